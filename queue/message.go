@@ -1,0 +1,44 @@
+// Package queue is the vocabulary of messages: what a worker is handed, and
+// the tokens by which runs appear in subjects and keys. It knows no broker.
+package queue
+
+import "time"
+
+// Kind tells which queue a message came from.
+type Kind string
+
+// The kinds of messages.
+const (
+	Start  Kind = "start"  // a producer asks for a run
+	Signal Kind = "signal" // somebody tells a run something
+	Event  Kind = "event"  // the fleet tells a run something
+	Due    Kind = "due"    // a timer of a run fired
+	Effect Kind = "effect" // a queued effect of a run is to be performed
+)
+
+// Message is one delivery. The fields that its kind does not have are zero.
+type Message struct {
+	Kind      Kind
+	Run       string // run id; for a start without one, made from the stream's sequence
+	Machine   string // start: name of the machine
+	Version   int    // start: Pawl-Machine-Version, 0 if absent
+	Name      string // signal: its name; effect: the effect type
+	ID        string // signal: the sender's id; effect and due: the effect id
+	Attempt   int    // due: the attempt that is due
+	Asked     uint64 // effect and due: sequence of the record whose outbox it stood in
+	Body      []byte // start and signal: JSON
+	Subject   string // as it was published
+	Headers   map[string]string
+	Seq       uint64    // its stream sequence
+	Time      time.Time // the broker's
+	Delivered int       // which delivery this is, from 1; an estimate
+	Fault     error     // set if the message cannot be understood; it is dead-lettered
+	Delivery            // how to answer it
+}
+
+// Delivery is the broker's side of a message.
+type Delivery interface {
+	Ack() error                    // done with; it goes
+	Nak(delay time.Duration) error // give back, to come again after delay
+	Beat() error                   // still at it
+}

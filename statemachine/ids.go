@@ -1,0 +1,56 @@
+package statemachine
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"strconv"
+)
+
+// Ids of events and wakes. Events and effects are two name spaces: an
+// effect's wake begins with "effect:", no event id does.
+const StartEventID = "start"
+
+// ResultEventID is the id of the result of an effect.
+func ResultEventID(effect string) string { return "result:" + effect }
+
+// FailureEventID is the id of the failure of one attempt of an effect.
+func FailureEventID(effect string, attempt int) string {
+	return "failure:" + effect + ":" + strconv.Itoa(attempt)
+}
+
+// DueEventID is the id of the end of the wait before an attempt.
+func DueEventID(effect string, attempt int) string {
+	return "due:" + effect + ":" + strconv.Itoa(attempt)
+}
+
+// SignalEventID is the id of a signal, made from the sender's id.
+func SignalEventID(id string) string { return "signal:" + id }
+
+// EffectWake is the wake of what the result of a queued effect asks inline:
+// the effect's own EFFECTS message is what resumes it.
+func EffectWake(effect string) string { return "effect:" + effect }
+
+// EffectID names the effect that event cause of a run asked as its index-th.
+// It depends on the cause alone, not on how events were folded into records
+// and not on who performs it, so a repeat has the same id.
+func EffectID(run, cause string, index int) string {
+	return digest([]byte(run), []byte(cause), []byte(strconv.Itoa(index)))
+}
+
+// Fingerprint identifies what is asked: two effects with one key must have
+// one fingerprint.
+func Fingerprint(effect string, input []byte) string {
+	return digest([]byte(effect), input)
+}
+
+// digest is 128 bits of SHA-256 over the parts, each preceded by its length,
+// in 22 characters of base64url.
+func digest(parts ...[]byte) string {
+	h := sha256.New()
+	for _, p := range parts {
+		h.Write(strconv.AppendInt(nil, int64(len(p)), 10))
+		h.Write([]byte{':'})
+		h.Write(p)
+	}
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:16])
+}

@@ -1,0 +1,244 @@
+package statemachine
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// FormatVersion is the version of the record format that this code writes.
+// A record of a higher version is refused, never coerced. See docs/format.md.
+const FormatVersion = 1
+
+// Record is one committed transition of a run: a message on HISTORY. It holds
+// everything that is needed to go on (state, pending work, applied ids) and
+// everything that must follow from it (the outbox), so that appending it is
+// the whole transaction. Field names are permanent; docs/format.md describes
+// them and testdata/records holds golden files.
+type Record struct {
+	V        int       `json:"v"`                   // format version
+	Run      string    `json:"run"`                 // run id, any UTF-8, at most 256 bytes
+	Machine  string    `json:"machine"`             // name of the machine
+	Version  int       `json:"version"`             // version of the machine the run started with
+	Def      string    `json:"def"`                 // hash of the definition that made this record
+	Schema   int       `json:"schema,omitempty"`    // version of the last data migration
+	Epoch    int       `json:"epoch,omitempty"`     // number of rolls (continue-as-new)
+	Rev      uint64    `json:"rev"`                 // 1, 2, 3 …
+	Prev     uint64    `json:"prev"`                // stream sequence of the record before, 0 for the first
+	PrevTxid string    `json:"prev_txid,omitempty"` // its txid: the records of a run form a hash chain
+	Txid     string    `json:"txid"`                // hash of this record's bytes with txid blanked
+	At       time.Time `json:"at"`                  // UTC, never before the record before
+	Started  time.Time `json:"started"`             // At of the first record
+	Build    string    `json:"build,omitempty"`     // build of the worker that made it
+	By       string    `json:"by,omitempty"`        // the worker that made it
+
+	Events []Event `json:"events"` // what was applied, in order
+	From   string  `json:"from"`   // root state before, "" for the first record
+	To     string  `json:"to"`     // root state after
+	Status Status  `json:"status"`
+
+	Frames  []Frame                      `json:"frames"`         // what is alive; [0] is the root
+	Data    json.RawMessage              `json:"data,omitempty"` // the machine's data, opaque to all but the machine
+	Logs    map[string]LogRef            `json:"logs,omitempty"` // append-only fields of Data
+	Adds    map[string][]json.RawMessage `json:"adds,omitempty"` // the items this record adds to them
+	Index   map[string]string            `json:"index,omitempty"`
+	Pending []Pending                    `json:"pending,omitempty"`
+	Inbox   []Signal                     `json:"inbox,omitempty"`
+	Applied []string                     `json:"applied,omitempty"` // ids of the last applied signals and commands
+	Outbox  []Entry                      `json:"outbox,omitempty"`
+	Cause   *Cause                       `json:"cause,omitempty"` // why the run failed or is parked
+	Input   string                       `json:"input"`           // fingerprint of the start's input and machine
+	Tomb    *Tombstone                   `json:"tomb,omitempty"`  // set on the record that stands for an archived run
+}
+
+// Stored is a record where it lies: in HISTORY, or a copy of it.
+type Stored struct {
+	*Record
+	Seq   uint64    // its stream sequence
+	Time  time.Time // the broker's time of it; zero if the copy does not know
+	Bytes []byte    // its encoded form
+}
+
+// Status says whether a run is under way, and how it ended.
+type Status string
+
+// The statuses of a run.
+const (
+	StatusRunning   Status = "running"
+	StatusParked    Status = "parked" // an effect was given up: waits for a person
+	StatusSucceeded Status = "succeeded"
+	StatusFailed    Status = "failed"
+	StatusCancelled Status = "cancelled"
+)
+
+// Ended reports whether no event can move the run any more.
+func (s Status) Ended() bool {
+	return s == StatusSucceeded || s == StatusFailed || s == StatusCancelled
+}
+
+// Frame is one live thread of a run. A run is a tree of frames; today only the
+// root, later branches of a parallel state, items of a map and child runs.
+type Frame struct {
+	ID     int            `json:"id"`               // 0 for the root
+	Parent *int           `json:"parent,omitempty"` // nil for the root
+	Kind   FrameKind      `json:"kind"`
+	Item   int            `json:"item,omitempty"`   // index among the siblings
+	State  string         `json:"state"`            // where this frame is
+	Visit  int            `json:"visit"`            // how often State was entered, from 1
+	Visits map[string]int `json:"visits,omitempty"` // visits of the states that can be entered again
+}
+
+// FrameKind tells what a frame is a thread of.
+type FrameKind string
+
+// The kinds of frames.
+const (
+	FrameRoot   FrameKind = "root"
+	FrameBranch FrameKind = "branch"
+	FrameItem   FrameKind = "item"
+)
+
+// Event is a fact delivered to a run; it is applied at most once.
+type Event struct {
+	ID      string          `json:"id"` // see the ids in ids.go
+	Kind    EventKind       `json:"kind"`
+	At      time.Time       `json:"at"`
+	Seq     uint64          `json:"seq,omitempty"`    // stream sequence of the message that carried it, 0 if none did
+	Effect  string          `json:"effect,omitempty"` // id of the effect it is about
+	Name    string          `json:"name,omitempty"`   // effect type, or name of the signal
+	Attempt int             `json:"attempt,omitempty"`
+	Body    json.RawMessage `json:"body,omitempty"` // input, result or payload; by reference when over 8 KB
+	Cause   *Cause          `json:"cause,omitempty"`
+	RetryAt *time.Time      `json:"retry_at,omitempty"` // failure: when the next attempt is due, drawn by the worker
+}
+
+// EventKind tells what happened.
+type EventKind string
+
+// The kinds of events.
+const (
+	EventStart   EventKind = "start"   // a producer asked for the run
+	EventSignal  EventKind = "signal"  // somebody outside tells the run something
+	EventResult  EventKind = "result"  // a handler succeeded
+	EventFailure EventKind = "failure" // an attempt failed; RetryAt nil means: given up
+	EventDue     EventKind = "due"     // the wait before the next attempt is over
+	EventQueue   EventKind = "queue"   // an inline effect is handed to the fleet
+)
+
+// Pending is an effect that was asked and has no result yet. It is carried in
+// every record until it has one.
+type Pending struct {
+	ID      string          `json:"id"`              // f(run, causing event, index), see EffectID
+	Frame   int             `json:"frame"`           // the frame that waits for it
+	Effect  string          `json:"effect"`          // effect type
+	Key     string          `json:"key,omitempty"`   // business key; empty: the id is the idempotency key
+	Input   json.RawMessage `json:"input"`           // may refer to logs and blobs; by reference when over 8 KB
+	Print   string          `json:"print"`           // fingerprint of type and input in reference form
+	Place   Place           `json:"place"`           // how it is performed
+	Wake    string          `json:"wake,omitempty"`  // inline: id of the event or effect whose message resumes it
+	Rev     uint64          `json:"rev"`             // revision of the record that gave it its place
+	At      time.Time       `json:"at"`              // At of that record
+	Attempt int             `json:"attempt"`         // from 1
+	Depth   int             `json:"depth,omitempty"` // inline results since the wake's own record
+	RetryAt *time.Time      `json:"retry_at,omitempty"`
+	Timeout Duration        `json:"timeout,omitempty"` // of one attempt; zero: the policy's
+	Cause   *Cause          `json:"cause,omitempty"`   // of the last failed attempt
+	First   *time.Time      `json:"first_failure,omitempty"`
+}
+
+// IdempotencyKey is what the handler is given to make repeats harmless.
+func (p *Pending) IdempotencyKey() string {
+	if p.Key != "" {
+		return p.Key
+	}
+	return p.ID
+}
+
+// Place says how a pending effect is performed, and so what wakes it.
+type Place string
+
+// The places of a pending effect. Only a record turns one into another.
+const (
+	Inline Place = "inline" // by the worker that commits the record; resumed by a holder of its wake
+	Queued Place = "queued" // by whoever holds its EFFECTS message
+	Retry  Place = "retry"  // waits for RetryAt, by a schedule in TIMERS
+	Parked Place = "parked" // given up; waits for a redrive
+)
+
+// Entry is one message of a record's outbox. It names what is to be published;
+// subject and headers are made when it is, and carry the record's sequence
+// ("asked"). Publishing it again is harmless.
+type Entry struct {
+	Kind    EntryKind       `json:"kind"`
+	ID      string          `json:"id"`               // effect id, or id of the letter
+	Effect  string          `json:"effect,omitempty"` // effect type
+	Attempt int             `json:"attempt,omitempty"`
+	Due     *time.Time      `json:"due,omitempty"`  // timer: when it fires
+	Body    json.RawMessage `json:"body,omitempty"` // letter: the letter
+}
+
+// EntryKind tells where an entry is published.
+type EntryKind string
+
+// The kinds of outbox entries.
+const (
+	EntryEffect EntryKind = "effect" // EFFECTS: perform the pending effect ID
+	EntryTimer  EntryKind = "timer"  // TIMERS: wake the run at Due for attempt Attempt of effect ID
+	EntryLetter EntryKind = "letter" // DLQ: ID was given up
+)
+
+// Signal is an event that nobody waited for yet.
+type Signal struct {
+	ID   string          `json:"id"`
+	Name string          `json:"name"`
+	At   time.Time       `json:"at"`
+	Seq  uint64          `json:"seq,omitempty"`
+	Body json.RawMessage `json:"body,omitempty"`
+}
+
+// LogRef is an append-only field: how much it holds, and where. Items
+// [0, Sealed) lie in chunks in BLOBS that link backwards from Head; items
+// [Sealed, Count) are the Adds of the run's records after stream sequence
+// After.
+type LogRef struct {
+	Count  int    `json:"count"`
+	Sealed int    `json:"sealed,omitempty"`
+	Head   string `json:"head,omitempty"` // hash of the last sealed chunk
+	After  uint64 `json:"after,omitempty"`
+	Bytes  int    `json:"bytes,omitempty"` // size of the unsealed items
+}
+
+// Chunk is a sealed part of a log, stored as a blob under the hash of its
+// encoded form.
+type Chunk struct {
+	Prev  string            `json:"prev,omitempty"` // hash of the chunk before
+	First int               `json:"first"`          // index of Items[0]
+	Items []json.RawMessage `json:"items"`          // at most 256, or 64 KB
+}
+
+// Cause says why something failed.
+type Cause struct {
+	Class   string `json:"class"`             // what kind of failure; what Catch matches
+	Message string `json:"message"`           // for people, at most 2 KB
+	State   string `json:"state,omitempty"`   // where the run was
+	Effect  string `json:"effect,omitempty"`  // effect type
+	Attempt int    `json:"attempt,omitempty"` // which attempt
+}
+
+// Tombstone stands for a run whose records were archived or purged.
+type Tombstone struct {
+	Revs uint64    `json:"revs"` // how many records it had
+	At   time.Time `json:"at"`   // when they were removed
+}
+
+// Duration is a time.Duration written as Go writes it ("30s").
+type Duration time.Duration
+
+// MarshalText implements encoding.TextMarshaler.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	*d = Duration(v)
+	return err
+}

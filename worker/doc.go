@@ -1,0 +1,3 @@
+// Package worker drives runs: it turns wake-ups into committed records and
+// performed effects.
+package worker

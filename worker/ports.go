@@ -1,0 +1,180 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/pawlrun/pawl/queue"
+	"github.com/pawlrun/pawl/statemachine"
+)
+
+// Errors of the ports. Everything else is infrastructure trouble, too: it
+// spends nothing, and the worker tries again.
+var (
+	// ErrTooLarge is an append that can never be stored.
+	ErrTooLarge = errors.New("record too large for the stream")
+	// ErrUnavailable is "no space", "not permitted", "no quorum", "not
+	// connected": the worker stops pulling and is not ready.
+	ErrUnavailable = errors.New("unavailable")
+)
+
+// Log is HISTORY: the only truth.
+type Log interface {
+	// Append appends one record per run, each on the condition that the
+	// run's last record is still the one it names. Every outcome is settled
+	// by reading before it returns: the answers are parallel to the appends.
+	// It returns early only when ctx ends; then Err is set and the outcome
+	// of that run is unknown until it is read.
+	Append(ctx context.Context, appends []Append) []Appended
+	// Last reads the last records of runs in bulk. It may be a little stale
+	// (any replica answers). Runs without a record are nil in the answer.
+	Last(ctx context.Context, runs []string) ([]*statemachine.Stored, error)
+	// Look reads a run's last record from the stream's leader; nil if none.
+	Look(ctx context.Context, run string) (*statemachine.Stored, error)
+	// Read yields the run's records with a stream sequence after the given
+	// one, in order.
+	Read(ctx context.Context, run string, after uint64) iter.Seq2[*statemachine.Stored, error]
+	// Sweep yields the last record of every run of a partition.
+	Sweep(ctx context.Context, partition int) iter.Seq2[*statemachine.Stored, error]
+}
+
+// Append is one conditional append.
+type Append struct {
+	Record *statemachine.Record // Prev is the expected sequence, Txid tells whose it is
+	Bytes  []byte
+}
+
+// Appended is the settled outcome of an append: exactly one of Seq, Last and
+// Err is set.
+type Appended struct {
+	Seq  uint64               // committed, with this sequence
+	Sent time.Time            // when the bytes that were committed were first sent
+	Last *statemachine.Stored // lost: another record is the run's last
+	Err  error                // ErrTooLarge, ErrUnavailable or ctx's
+}
+
+// Shadow is the Redis copy of runs. It may forget anything at any moment.
+type Shadow interface {
+	// Load returns what it knows of runs; nil for a run it does not know.
+	Load(ctx context.Context, runs []string) ([]*Copy, error)
+	// Save writes records, each only if newer, and in the same step claims
+	// and releases effects. Answers are parallel to the saves.
+	Save(ctx context.Context, saves []Save) ([]Saved, error)
+	// Flushed notes that the outbox of the record with this txid was
+	// published.
+	Flushed(ctx context.Context, hints []Hint) error
+	// Tail returns items [from, to) of a log, or false if it does not hold
+	// all of them.
+	Tail(ctx context.Context, run, log string, from, to int) ([][]byte, bool, error)
+}
+
+// Copy is a record as Redis has it.
+type Copy struct {
+	statemachine.Stored
+	Flushed string // txid of the record whose outbox is known to be published
+}
+
+// Hint names a record by its txid.
+type Hint struct{ Run, Txid string }
+
+// Save is one write of a run's record.
+type Save struct {
+	Stored  *statemachine.Stored
+	Claim   []string // ids of effects to claim, if no one holds them
+	Release []string // ids of effects to let go, if Owner holds them
+	Owner   string   // token of this worker; a claim of the same owner is not granted twice
+	Lease   time.Duration
+}
+
+// Saved tells what Save did.
+type Saved struct {
+	Newer   uint64 // sequence of a newer copy that was there; then nothing was written or claimed
+	Granted []bool // parallel to Claim
+}
+
+// Claims are leases on effects: economy, never safety.
+type Claims interface {
+	// Claim takes each free effect; granted is parallel. A held one says how
+	// long its lease still runs.
+	Claim(ctx context.Context, claims []Claim) ([]Granted, error)
+	// Renew prolongs the leases that Owner still holds, and takes again those
+	// that nobody does.
+	Renew(ctx context.Context, claims []Claim) error
+	// Release lets go of what Owner holds.
+	Release(ctx context.Context, claims []Claim) error
+}
+
+// Claim names an effect of a run and who wants it.
+type Claim struct {
+	Run, Effect, Owner string
+	Lease              time.Duration
+}
+
+// Granted answers a claim.
+type Granted struct {
+	OK   bool
+	Left time.Duration // if not: what is left of the other's lease
+}
+
+// Blobs keep values over 8 KB, under the hash of their bytes, and go with
+// their run.
+type Blobs interface {
+	// Put stores blobs that are not there yet.
+	Put(ctx context.Context, run string, blobs map[string][]byte) error
+	// Get returns one blob.
+	Get(ctx context.Context, run, hash string) ([]byte, error)
+}
+
+// Ledger holds what business keys stand for, across runs.
+type Ledger interface {
+	// Claim creates the entry if the key has none, and returns the one that
+	// is there, with its sequence.
+	Claim(ctx context.Context, key string, e LedgerEntry) (LedgerEntry, uint64, error)
+	// Settle replaces the entry that has this sequence; false if another
+	// was there.
+	Settle(ctx context.Context, key string, seq uint64, e LedgerEntry) (bool, error)
+}
+
+// LedgerEntry says who claimed a business key, for what, and what came of it.
+type LedgerEntry struct {
+	Run    string `json:"run"`
+	Effect string `json:"effect"` // effect id
+	Print  string `json:"print"`  // fingerprint of what is asked
+	State  string `json:"state"`  // "claimed", "done", "released" (given up; the next may take it)
+	Result []byte `json:"result,omitempty"`
+}
+
+// Source delivers messages.
+type Source interface {
+	// Fetch returns up to n messages of one queue, waiting at most wait for
+	// the first. Name is a consumer's: "start", "signal", "event", "due", or
+	// "effect-" and the token of an effect type.
+	Fetch(ctx context.Context, consumer string, n int, wait time.Duration) ([]queue.Message, error)
+	// Postpone schedules a copy of the message to come again at the given
+	// time, and returns when that is stored; the caller acks the original.
+	Postpone(ctx context.Context, m queue.Message, at time.Time, tries int) error
+	// DeadLetter stores a letter for a message that no run has; it returns
+	// when that is stored.
+	DeadLetter(ctx context.Context, l Letter) error
+}
+
+// Letter is a message given up on before any run took it.
+type Letter struct {
+	ID      string // the same fault of the same message has the same id
+	Message queue.Message
+	Class   string
+	Cause   string
+	Build   string
+}
+
+// Machines is the fleet's registry of definitions.
+type Machines interface {
+	// Register creates the entry name@version; it returns the hash that is
+	// registered, which is not the one given if another came first.
+	Register(ctx context.Context, name string, version int, hash string) (string, error)
+	// Known reports whether any version of a machine is registered, or the
+	// given one if version is not 0.
+	Known(ctx context.Context, name string, version int) (bool, error)
+}

@@ -25,6 +25,7 @@ const (
 	Ended                    // the run has ended: the event comes too late
 	Unknown                  // there is no such run yet, and the event does not start one
 	Conflict                 // a start of a run that exists, with another input or machine
+	Early                    // a timer fired before its time; it comes again
 )
 
 // Fold builds the next record of a run from the record before and events, one

@@ -13,15 +13,18 @@ const StartEventID = "start"
 // ResultEventID is the id of the result of an effect.
 func ResultEventID(effect string) string { return "result:" + effect }
 
-// FailureEventID is the id of the failure of one attempt of an effect.
-func FailureEventID(effect string, attempt int) string {
-	return "failure:" + effect + ":" + strconv.Itoa(attempt)
+// FailureEventID is the id of the failure of one try of an effect.
+func FailureEventID(effect string, try int) string {
+	return "failure:" + effect + ":" + strconv.Itoa(try)
 }
 
-// DueEventID is the id of the end of the wait before an attempt.
-func DueEventID(effect string, attempt int) string {
-	return "due:" + effect + ":" + strconv.Itoa(attempt)
+// DueEventID is the id of the end of the wait before a try.
+func DueEventID(effect string, try int) string {
+	return "due:" + effect + ":" + strconv.Itoa(try)
 }
+
+// QueueEventID is the id of the turn of an inline effect into a queued one.
+func QueueEventID(effect string) string { return "queue:" + effect }
 
 // SignalEventID is the id of a signal, made from the sender's id.
 func SignalEventID(id string) string { return "signal:" + id }

@@ -105,10 +105,11 @@ type Event struct {
 	Seq     uint64          `json:"seq,omitempty"`    // stream sequence of the message that carried it, 0 if none did
 	Effect  string          `json:"effect,omitempty"` // id of the effect it is about
 	Name    string          `json:"name,omitempty"`   // effect type, or name of the signal
-	Attempt int             `json:"attempt,omitempty"`
-	Body    json.RawMessage `json:"body,omitempty"` // input, result or payload; by reference when over 8 KB
+	Try     int             `json:"try,omitempty"`    // which try of the effect, see Pending
+	Body    json.RawMessage `json:"body,omitempty"`   // input, result or payload; by reference when over 8 KB
 	Cause   *Cause          `json:"cause,omitempty"`
-	RetryAt *time.Time      `json:"retry_at,omitempty"` // failure: when the next attempt is due, drawn by the worker
+	RetryAt *time.Time      `json:"retry_at,omitempty"` // failure: when the next try is due, drawn by the worker; nil: given up
+	Free    bool            `json:"free,omitempty"`     // failure: spends no attempt (throttled, key held by another)
 }
 
 // EventKind tells what happened.
@@ -168,12 +169,12 @@ const (
 // subject and headers are made when it is, and carry the record's sequence
 // ("asked"). Publishing it again is harmless.
 type Entry struct {
-	Kind    EntryKind       `json:"kind"`
-	ID      string          `json:"id"`               // effect id, or id of the letter
-	Effect  string          `json:"effect,omitempty"` // effect type
-	Attempt int             `json:"attempt,omitempty"`
-	Due     *time.Time      `json:"due,omitempty"`  // timer: when it fires
-	Body    json.RawMessage `json:"body,omitempty"` // letter: the letter
+	Kind   EntryKind       `json:"kind"`
+	ID     string          `json:"id"`               // effect id, or id of the letter
+	Effect string          `json:"effect,omitempty"` // effect type
+	Try    int             `json:"try,omitempty"`    // timer: which try is due
+	Due    *time.Time      `json:"due,omitempty"`    // timer: when it fires
+	Body   json.RawMessage `json:"body,omitempty"`   // letter: the letter
 }
 
 // EntryKind tells where an entry is published.
@@ -182,7 +183,7 @@ type EntryKind string
 // The kinds of outbox entries.
 const (
 	EntryEffect EntryKind = "effect" // EFFECTS: perform the pending effect ID
-	EntryTimer  EntryKind = "timer"  // TIMERS: wake the run at Due for attempt Attempt of effect ID
+	EntryTimer  EntryKind = "timer"  // TIMERS: wake the run at Due for try Try of effect ID
 	EntryLetter EntryKind = "letter" // DLQ: ID was given up
 )
 
@@ -222,6 +223,25 @@ type Cause struct {
 	State   string `json:"state,omitempty"`   // where the run was
 	Effect  string `json:"effect,omitempty"`  // effect type
 	Attempt int    `json:"attempt,omitempty"` // which attempt
+}
+
+// Letter is an effect given up on: the body of a letter entry.
+type Letter struct {
+	ID       string          `json:"id"` // effect id and try: the same giving-up has the same id
+	Run      string          `json:"run"`
+	Machine  string          `json:"machine"`
+	State    string          `json:"state"`
+	Effect   string          `json:"effect"`    // effect type
+	EffectID string          `json:"effect_id"` // effect id
+	Key      string          `json:"key"`       // idempotency key
+	Input    json.RawMessage `json:"input"`     // as recorded, by reference when over 8 KB
+	Class    string          `json:"class"`
+	Cause    string          `json:"cause"`
+	Attempts int             `json:"attempts"`
+	Print    string          `json:"print"` // fingerprint of the fault: machine, state, effect, class and the message without digits
+	First    time.Time       `json:"first_failure"`
+	Last     time.Time       `json:"last_failure"`
+	Build    string          `json:"build,omitempty"`
 }
 
 // Tombstone stands for a run whose records were archived or purged.

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/pawlrun/pawl/deadletter"
 	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
 )
@@ -157,16 +158,7 @@ type Source interface {
 	Postpone(ctx context.Context, m queue.Message, at time.Time, tries int) error
 	// DeadLetter stores a letter for a message that no run has; it returns
 	// when that is stored.
-	DeadLetter(ctx context.Context, l Letter) error
-}
-
-// Letter is a message given up on before any run took it.
-type Letter struct {
-	ID      string // the same fault of the same message has the same id
-	Message queue.Message
-	Class   string
-	Cause   string
-	Build   string
+	DeadLetter(ctx context.Context, l deadletter.Letter) error
 }
 
 // Machines is the fleet's registry of definitions.

@@ -1,0 +1,41 @@
+// Package deadletter is what is known of messages and effects given up on,
+// and how they are selected, planned and re-driven.
+package deadletter
+
+import "time"
+
+// Kind tells what was given up.
+type Kind string
+
+// The kinds of letters; a letter's subject names its kind and machine.
+const (
+	KindStart  Kind = "start"  // a start that no run took: the letter is the only copy of it
+	KindSignal Kind = "signal" // a signal that no run took
+	KindEffect Kind = "effect" // an effect whose attempts are used up; its run is parked
+	KindOther  Kind = "other"  // a message that is none of these
+)
+
+// Letter is a dead letter.
+type Letter struct {
+	ID       string            `json:"id"`            // the same fault of the same message has the same id
+	Seq      uint64            `json:"seq,omitempty"` // its sequence in DLQ, once stored
+	Kind     Kind              `json:"kind"`
+	Machine  string            `json:"machine,omitempty"`
+	Run      string            `json:"run,omitempty"`
+	State    string            `json:"state,omitempty"`
+	Effect   string            `json:"effect,omitempty"`    // effect type
+	EffectID string            `json:"effect_id,omitempty"` // effect id
+	Key      string            `json:"key,omitempty"`       // idempotency key
+	Class    string            `json:"class"`               // malformed, unknown_machine, invalid_input, id_conflict, … or the error's class
+	Cause    string            `json:"cause"`               // one line for people
+	Attempts int               `json:"attempts,omitempty"`
+	Print    string            `json:"fingerprint"` // same fault, same fingerprint
+	First    time.Time         `json:"first_failure"`
+	Last     time.Time         `json:"last_failure"`
+	Build    string            `json:"build,omitempty"`
+	Redrives int               `json:"redrives,omitempty"`
+	Source   string            `json:"source,omitempty"`     // subject of the original
+	SrcSeq   uint64            `json:"source_seq,omitempty"` // its stream sequence
+	Headers  map[string]string `json:"headers,omitempty"`    // of the original
+	Body     []byte            `json:"body,omitempty"`       // the original, or the effect's input
+}

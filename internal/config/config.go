@@ -1,0 +1,266 @@
+// Package config turns config.yaml and the environment into one validated
+// value.
+//
+// There is one tree of structs; its yaml tags are the keys, and Default holds
+// the defaults. Every leaf has an override in the environment whose name is
+// generated from its path: worker.ack_wait is PAWL_WORKER_ACK_WAIT. Order:
+// defaults, then the file, then the environment.
+//
+// Everything that is wrong is reported at once, one line for each fault, with
+// the line and the path of its key. Secrets have no key in the file: they come
+// from the environment, or from files that are named here.
+package config
+
+import (
+	"log/slog"
+	"path/filepath"
+	"time"
+)
+
+// Config is everything a process of the fleet is told from outside.
+type Config struct {
+	Mode      Mode      `yaml:"mode"`     // after Load it is ModeEmbedded or ModeReal
+	Prefix    string    `yaml:"prefix"`   // first token of all subjects and keys
+	DataDir   string    `yaml:"data_dir"` // folder of the embedded servers
+	NATS      NATS      `yaml:"nats"`
+	Redis     Redis     `yaml:"redis"`
+	HTTP      HTTP      `yaml:"http"`
+	Worker    Worker    `yaml:"worker"`
+	Retry     Retry     `yaml:"retry"`
+	Limits    Limits    `yaml:"limits"`
+	Retention Retention `yaml:"retention"`
+	Effects   Effects   `yaml:"effects"`
+	Log       Log       `yaml:"log"`
+}
+
+// Mode says where the servers of the fleet are.
+type Mode string
+
+// The modes. In a file "auto" is the usual one: real if nats.url and
+// redis.addr are given, else embedded. The others are assertions.
+const (
+	ModeAuto     Mode = "auto"
+	ModeEmbedded Mode = "embedded"
+	ModeReal     Mode = "real"
+)
+
+// NATS says how to reach JetStream, or where the embedded server listens.
+type NATS struct {
+	URL          string `yaml:"url"`        // one or more, divided by commas
+	Listen       string `yaml:"listen"`     // embedded: loopback address
+	CredsFile    string `yaml:"creds_file"` // user JWT and seed
+	NKeyFile     string `yaml:"nkey_file"`  // NKey seed
+	Username     string `yaml:"username"`
+	Password     Secret `yaml:"password" secret:"password_file"`
+	PasswordFile string `yaml:"password_file"`
+	TLS          TLS    `yaml:"tls"`
+	Replicas     int    `yaml:"replicas"` // of every stream that provision creates
+	GroupCommit  Switch `yaml:"group_commit"`
+}
+
+// Redis says how to reach Redis, or where its embedded stand-in listens.
+type Redis struct {
+	Addr         string `yaml:"addr"`    // host:port; more than one, divided by commas, is a cluster
+	Cluster      bool   `yaml:"cluster"` // speak the cluster protocol though one address is given
+	Listen       string `yaml:"listen"`  // embedded: loopback address
+	Username     string `yaml:"username"`
+	Password     Secret `yaml:"password" secret:"password_file"`
+	PasswordFile string `yaml:"password_file"`
+	TLS          TLS    `yaml:"tls"`
+}
+
+// TLS is used if Enabled is set or any of the files is given.
+type TLS struct {
+	Enabled  bool   `yaml:"enabled"`
+	CAFile   string `yaml:"ca_file"`   // who signs the servers; the system's authorities if empty
+	CertFile string `yaml:"cert_file"` // client certificate
+	KeyFile  string `yaml:"key_file"`  // its key
+}
+
+// On reports whether the connection is to use TLS.
+func (t TLS) On() bool {
+	return t.Enabled || t.CAFile != "" || t.CertFile != "" || t.KeyFile != ""
+}
+
+// Switch is a choice that may be left to the process.
+type Switch string
+
+// The positions of a Switch.
+const (
+	Auto Switch = "auto"
+	On   Switch = "on"
+	Off  Switch = "off"
+)
+
+// HTTP serves /livez, /readyz and /metrics.
+type HTTP struct {
+	Addr  string `yaml:"addr"`
+	Pprof bool   `yaml:"pprof"` // also /debug/pprof
+}
+
+// Worker says how much is done at once, and how long things may take.
+type Worker struct {
+	Lanes         int           `yaml:"lanes"`
+	Batch         int           `yaml:"batch"`          // messages a lane takes at a time
+	InlineMax     int           `yaml:"inline_max"`     // inline handlers at once in this process
+	InlinePerRun  int           `yaml:"inline_per_run"` // inline handlers at once for one run
+	QueuedMax     int           `yaml:"queued_max"`     // queued effects of one type at once in this process
+	InFlight      int           `yaml:"in_flight"`      // starts taken and not yet answered
+	AckWait       time.Duration `yaml:"ack_wait"`
+	EffectAckWait time.Duration `yaml:"effect_ack_wait"`
+	StopTimeout   time.Duration `yaml:"stop_timeout"`
+	SweepEvery    time.Duration `yaml:"sweep_every"` // length of a full pass of the sweeper
+}
+
+// Retry is how a failed effect is tried again, unless its policy says
+// otherwise.
+type Retry struct {
+	Attempts int           `yaml:"attempts"` // in all, the first included
+	Initial  time.Duration `yaml:"initial"`
+	Factor   float64       `yaml:"factor"`
+	Jitter   float64       `yaml:"jitter"` // a wait w becomes something in w·(1±jitter)
+	Max      time.Duration `yaml:"max"`
+}
+
+// Limits bound the streams; 0 leaves one to the size of the disk.
+type Limits struct {
+	StartSize   Size `yaml:"start_size"`
+	SignalSize  Size `yaml:"signal_size"`
+	HistorySize Size `yaml:"history_size"`
+	DLQSize     Size `yaml:"dlq_size"`
+	BlobsSize   Size `yaml:"blobs_size"`
+}
+
+// Retention says how long what has ended is kept.
+type Retention struct {
+	Ended   time.Duration `yaml:"ended"`   // an ended run in Redis
+	History time.Duration `yaml:"history"` // the records of an ended run
+	Ledger  time.Duration `yaml:"ledger"`  // results under business keys
+}
+
+// Effects configures the handlers that come with pawl.
+type Effects struct {
+	HTTP   EffectHTTP       `yaml:"http"`
+	File   EffectFile       `yaml:"file"`
+	Queued map[string]int   `yaml:"queued"` // effect type → its own worker.queued_max
+	Bound  map[string]Bound `yaml:"bound"`  // effect type → who serves it over HTTP
+}
+
+// EffectHTTP is for effects that call a URL taken from a run.
+type EffectHTTP struct {
+	AllowHosts []string      `yaml:"allow_hosts"`
+	Timeout    time.Duration `yaml:"timeout"`
+}
+
+// EffectFile is for effects that write files.
+type EffectFile struct {
+	Dir string `yaml:"dir"` // after Load: data_dir/files unless given
+}
+
+// Bound is an effect type served over HTTP. Its host needs no entry in
+// allow_hosts: whoever writes this file has named it.
+type Bound struct {
+	URL     string        `yaml:"url"`
+	Timeout time.Duration `yaml:"timeout"` // after Load: effects.http.timeout unless given
+}
+
+// Log is about what the process says.
+type Log struct {
+	Level  slog.Level `yaml:"level"`
+	Format LogFormat  `yaml:"format"`
+}
+
+// LogFormat is how log lines look.
+type LogFormat string
+
+// The formats of the log.
+const (
+	LogText LogFormat = "text"
+	LogJSON LogFormat = "json"
+)
+
+// Default returns what holds when neither file nor environment says anything:
+// an embedded fleet.
+func Default() Config {
+	c := defaults()
+	c.resolve()
+	return c
+}
+
+func defaults() Config {
+	return Config{
+		Mode:    ModeAuto,
+		Prefix:  "pawl",
+		DataDir: "./pawl-data",
+		NATS: NATS{
+			Listen:      "127.0.0.1:4222",
+			Replicas:    1,
+			GroupCommit: Auto,
+		},
+		Redis: Redis{Listen: "127.0.0.1:6380"},
+		HTTP:  HTTP{Addr: "127.0.0.1:8080"},
+		Worker: Worker{
+			Lanes:         2,
+			Batch:         256,
+			InlineMax:     256,
+			InlinePerRun:  8,
+			QueuedMax:     64,
+			InFlight:      1000,
+			AckWait:       10 * time.Second,
+			EffectAckWait: 30 * time.Second,
+			StopTimeout:   25 * time.Second,
+			SweepEvery:    10 * time.Minute,
+		},
+		Retry: Retry{
+			Attempts: 5,
+			Initial:  time.Second,
+			Factor:   2,
+			Jitter:   0.5,
+			Max:      60 * time.Second,
+		},
+		Limits: Limits{
+			StartSize:  1 << 30,
+			SignalSize: 1 << 30,
+			DLQSize:    1 << 30,
+		},
+		Retention: Retention{
+			Ended:   24 * time.Hour,
+			History: 168 * time.Hour,
+			Ledger:  9600 * time.Hour,
+		},
+		Effects: Effects{
+			HTTP: EffectHTTP{
+				AllowHosts: []string{"127.0.0.1", "localhost", "::1"},
+				Timeout:    30 * time.Second,
+			},
+		},
+		Log: Log{Level: slog.LevelInfo, Format: LogText},
+	}
+}
+
+// resolve fills in what follows from other values.
+func (c *Config) resolve() {
+	if c.Mode == ModeAuto {
+		c.Mode = ModeEmbedded
+		if c.NATS.URL != "" && c.Redis.Addr != "" {
+			c.Mode = ModeReal
+		}
+	}
+	if c.Effects.File.Dir == "" {
+		c.Effects.File.Dir = filepath.Join(c.DataDir, "files")
+	}
+	for name, b := range c.Effects.Bound {
+		if b.Timeout == 0 {
+			b.Timeout = c.Effects.HTTP.Timeout
+			c.Effects.Bound[name] = b
+		}
+	}
+}
+
+// Queued is how many queued effects of a type run at once in this process.
+func (c *Config) Queued(effect string) int {
+	if n, ok := c.Effects.Queued[effect]; ok {
+		return n
+	}
+	return c.Worker.QueuedMax
+}

@@ -2,7 +2,6 @@ package statemachine
 
 import (
 	"encoding/json"
-	"errors"
 	"time"
 )
 
@@ -60,18 +59,6 @@ func (f *Fold) Seal() (*Sealed, error) { panic("seam") }
 // Decode reads an encoded record. ErrFormat is returned for a record of a
 // newer format, and for bytes that are no record.
 func Decode(b []byte) (*Record, error) { panic("seam") }
-
-// ErrFormat is returned by Decode; the run must be left alone.
-var ErrFormat = errors.New("not a record this build can read")
-
-// LimitError says which size was exceeded.
-type LimitError struct {
-	What string // "data", "record", "inbox", "pending and outbox"
-	Size int    // bytes
-	Max  int
-}
-
-func (e *LimitError) Error() string { panic("seam") }
 
 // BlobRef is a value stored in BLOBS: {"$blob": hash, "size": bytes}.
 type BlobRef struct {

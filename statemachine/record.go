@@ -85,6 +85,7 @@ type Frame struct {
 	State  string         `json:"state"`            // where this frame is
 	Visit  int            `json:"visit"`            // how often State was entered, from 1
 	Visits map[string]int `json:"visits,omitempty"` // visits of the states that can be entered again
+	Cause  *Cause         `json:"cause,omitempty"`  // the failure it caught last
 }
 
 // FrameKind tells what a frame is a thread of.
@@ -138,7 +139,8 @@ type Pending struct {
 	Wake    string          `json:"wake,omitempty"`  // inline: id of the event or effect whose message resumes it
 	Rev     uint64          `json:"rev"`             // revision of the record that gave it its place
 	At      time.Time       `json:"at"`              // At of that record
-	Attempt int             `json:"attempt"`         // from 1
+	Try     int             `json:"try"`             // from 1: every time it is performed anew, paid for or not
+	Attempt int             `json:"attempt"`         // from 1: the tries that were paid for
 	Depth   int             `json:"depth,omitempty"` // inline results since the wake's own record
 	RetryAt *time.Time      `json:"retry_at,omitempty"`
 	Timeout Duration        `json:"timeout,omitempty"` // of one attempt; zero: the policy's

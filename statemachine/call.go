@@ -1,0 +1,154 @@
+package statemachine
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Effect names a type of effect, with the types of its input and its result.
+// It is declared as a constant:
+//
+//	const Mail sm.Effect[Letter, Receipt] = "email.send"
+type Effect[In, Out any] string
+
+// Name is the effect type as text.
+func (e Effect[In, Out]) Name() string { return string(e) }
+
+// Action is what a state does. Implemented by this package only.
+type Action[T any] interface {
+	// erase takes a *T only to bind the action to the machine's data type.
+	erase(*T) *action
+}
+
+// CallAction performs one effect and waits for its result.
+type CallAction[T any] struct{ a *action }
+
+// Call performs an effect: in makes its input of the data, out puts its result
+// into the data. Both are pure; a nil in sends null, a nil out drops the
+// result.
+func Call[T, In, Out any](effect Effect[In, Out], in func(*T) In, out func(*T, Out)) *CallAction[T] {
+	name := string(effect)
+	a := &action{effects: []string{name}}
+	a.pick = func(d any) (string, json.RawMessage, error) {
+		if in == nil {
+			return name, json.RawMessage("null"), nil
+		}
+		input, err := marshal(in(d.(*T)))
+		return name, input, err
+	}
+	a.take = func(d any, result json.RawMessage) error {
+		if out == nil {
+			return nil
+		}
+		var v Out
+		if err := unmarshal(result, &v); err != nil {
+			return err
+		}
+		out(d.(*T), v)
+		return nil
+	}
+	return &CallAction[T]{a: a}
+}
+
+// Tool is an effect type that a [CallOf] may choose.
+type Tool struct{ Effect string }
+
+// Tools makes tools of declared effects, whatever their types.
+func Tools(effects ...interface{ Name() string }) []Tool {
+	tools := make([]Tool, len(effects))
+	for i, e := range effects {
+		tools[i].Effect = e.Name()
+	}
+	return tools
+}
+
+// ToolNames makes tools of effect types that are known by name only.
+func ToolNames(names ...string) []Tool {
+	tools := make([]Tool, len(names))
+	for i, n := range names {
+		tools[i].Effect = n
+	}
+	return tools
+}
+
+// CallOf performs one of several effects, which pick chooses by the data. An
+// effect that is not among the tools is refused: class "unknown_effect". A nil
+// out drops the result.
+func CallOf[T any](tools []Tool, pick func(*T) (effect string, input json.RawMessage), out func(*T, json.RawMessage)) *CallAction[T] {
+	a := &action{}
+	for _, t := range tools {
+		a.effects = append(a.effects, t.Effect)
+	}
+	if pick != nil {
+		a.pick = func(d any) (string, json.RawMessage, error) {
+			effect, input := pick(d.(*T))
+			if !a.declares(effect) {
+				return "", nil, &FaultError{Class: ClassUnknownEffect, Err: fmt.Errorf("effect %q is not among the tools", effect)}
+			}
+			input, err := compact(input)
+			return effect, input, err
+		}
+	}
+	a.take = func(d any, result json.RawMessage) error {
+		if out != nil {
+			out(d.(*T), result)
+		}
+		return nil
+	}
+	return &CallAction[T]{a: a}
+}
+
+// Key gives the effect a business key: whoever asks for the same key later, in
+// any run, gets the recorded result. Without one, or if it is empty, the
+// effect's own id is its key.
+func (c *CallAction[T]) Key(key func(*T) string) *CallAction[T] {
+	c.a.key = nil
+	if key != nil {
+		c.a.key = func(d any) string { return key(d.(*T)) }
+	}
+	return c
+}
+
+// Timeout bounds one attempt; without it the handler's policy does.
+func (c *CallAction[T]) Timeout(d time.Duration) *CallAction[T] {
+	c.a.timeout = Duration(d)
+	return c
+}
+
+// Queued sends the effect to the fleet: it is never performed by the worker
+// that commits the record which asks for it.
+func (c *CallAction[T]) Queued() *CallAction[T] {
+	c.a.queued = func(any) bool { return true }
+	return c
+}
+
+// QueuedWhen sends the effect to the fleet if the predicate holds.
+func (c *CallAction[T]) QueuedWhen(pred func(*T) bool) *CallAction[T] {
+	c.a.queued = nil
+	if pred != nil {
+		c.a.queued = func(d any) bool { return pred(d.(*T)) }
+	}
+	return c
+}
+
+func (c *CallAction[T]) erase(*T) *action { return c.a }
+
+// action is a call without the type of the data.
+type action struct {
+	effects []string // that it may ask for
+	pick    func(data any) (effect string, input json.RawMessage, err error)
+	take    func(data any, result json.RawMessage) error
+	key     func(data any) string
+	queued  func(data any) bool
+	timeout Duration
+}
+
+func (a *action) declares(effect string) bool {
+	for _, e := range a.effects {
+		if e == effect {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,93 @@
+package statemachine
+
+// Definition is a compiled machine without its Go type: what a worker drives.
+type Definition struct {
+	Name    string
+	Version int
+	Hash    string // of the static graph: states, effects, exits
+
+	nodes   []*node
+	byName  map[string]*node
+	indexes []index
+	checks  []func(data any) error
+	make    func() any // a new *T
+	logs    []logSpec
+	faults  []error
+}
+
+// Machines is what a catalog is made of: a *Machine of any data type, or
+// another catalog.
+type Machines interface {
+	// Definitions returns the machines in compiled form.
+	Definitions() []*Definition
+}
+
+// StateKind tells what a state does.
+type StateKind string
+
+// The kinds of states.
+const (
+	KindCall    StateKind = "call"    // performs an effect
+	KindDecide  StateKind = "decide"  // chooses where to go
+	KindSucceed StateKind = "succeed" // ends the run well
+	KindFail    StateKind = "fail"    // ends the run as failed
+)
+
+// StateInfo describes a state for people and diagrams.
+type StateInfo struct {
+	Name    string    `json:"name"`
+	Kind    StateKind `json:"kind"`
+	Effects []string  `json:"effects,omitempty"`
+	Class   string    `json:"class,omitempty"`  // of a failing end
+	Visits  int       `json:"visits,omitempty"` // how often it may be entered
+	Exits   []Exit    `json:"exits,omitempty"`  // in the order they are tried
+}
+
+// Exit is a way out of a state.
+type Exit struct {
+	Kind  ExitKind `json:"kind"`
+	Label string   `json:"label,omitempty"` // name of the predicate, or class of the error
+	To    string   `json:"to"`
+}
+
+// ExitKind tells when an exit is taken.
+type ExitKind string
+
+// The kinds of exits.
+const (
+	ExitWhen   ExitKind = "when"   // its predicate holds
+	ExitThen   ExitKind = "then"   // no predicate does
+	ExitCatch  ExitKind = "catch"  // the action was given up
+	ExitVisits ExitKind = "visits" // the state was entered too often
+)
+
+// States describes the states in the order they are declared.
+func (d *Definition) States() []StateInfo {
+	infos := make([]StateInfo, 0, len(d.nodes))
+	for _, n := range d.nodes {
+		info := StateInfo{Name: n.name, Kind: n.kind, Class: n.class, Visits: n.limit, Exits: n.exits()}
+		if n.action != nil {
+			info.Effects = append(info.Effects, n.action.effects...)
+		}
+		infos = append(infos, info)
+	}
+	return infos
+}
+
+// exits returns the ways out of the state.
+func (n *node) exits() []Exit {
+	var exits []Exit
+	for _, w := range n.whens {
+		exits = append(exits, Exit{Kind: ExitWhen, Label: w.label, To: w.to})
+	}
+	if n.next != "" {
+		exits = append(exits, Exit{Kind: ExitThen, To: n.next})
+	}
+	for _, c := range n.catches {
+		exits = append(exits, Exit{Kind: ExitCatch, Label: c.class, To: c.to})
+	}
+	if n.limited {
+		exits = append(exits, Exit{Kind: ExitVisits, To: n.over})
+	}
+	return exits
+}

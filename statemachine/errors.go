@@ -1,0 +1,133 @@
+package statemachine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Classes of failures that come from this package. Handlers name their own.
+const (
+	ClassError         = "error"          // a handler's error without a class
+	ClassTimeout       = "timeout"        // an attempt took too long
+	ClassPanic         = "panic"          // a callback panicked
+	ClassUnknownEffect = "unknown_effect" // a CallOf chose an effect that is not declared
+	ClassUnknownState  = "unknown_state"  // the run is in a state that the machine does not have
+	ClassInvalidInput  = "invalid_input"  // a start's or an effect's input does not fit its type
+	ClassRefused       = "refused"        // a check on the data of a start failed
+	ClassInvalidResult = "invalid_result" // a result does not fit its type
+	ClassInvalidData   = "invalid_data"   // the machine's data cannot be encoded or decoded
+	ClassTooManyMoves  = "too_many_moves" // the machine did not come to rest within one event
+	ClassTooLarge      = "too_large"      // a limit on sizes, see LimitError
+)
+
+// ErrFormat is returned by Decode; the run must be left alone.
+var ErrFormat = errors.New("not a record this build can read")
+
+// FaultError is an event that the machine cannot take. Class is one of the
+// classes of this package.
+type FaultError struct {
+	Class string
+	State string // where the machine was, "" if nowhere yet
+	Err   error
+}
+
+func (e *FaultError) Error() string {
+	if e.State == "" {
+		return fmt.Sprintf("%s: %v", e.Class, e.Err)
+	}
+	return fmt.Sprintf("%s in state %s: %v", e.Class, e.State, e.Err)
+}
+
+func (e *FaultError) Unwrap() error { return e.Err }
+
+// handlerError is what a handler says about its error.
+type handlerError struct {
+	class    string
+	terminal bool
+	later    bool // spends no attempt
+	after    time.Duration
+	timed    bool // after was given
+	err      error
+}
+
+func (e *handlerError) Error() string { return e.err.Error() }
+func (e *handlerError) Unwrap() error { return e.err }
+
+// Terminal is an error that no further attempt can mend: the effect is given
+// up at once, and Catch sees the class.
+func Terminal(class string, err error) error {
+	return &handlerError{class: class, terminal: true, err: orClass(err, class)}
+}
+
+// Classed gives an error a class and leaves it to the policy when to try
+// again; once the attempts are used up, Catch sees the class.
+func Classed(class string, err error) error {
+	return &handlerError{class: class, err: orClass(err, class)}
+}
+
+// RetryAfter is an error that asks for the next attempt after d. It spends an
+// attempt.
+func RetryAfter(d time.Duration, err error) error {
+	return &handlerError{after: d, timed: true, err: orClass(err, ClassError)}
+}
+
+// Later says that the effect was not tried, since somebody throttles: it comes
+// again after d and no attempt is spent. Zero leaves the wait to the policy.
+func Later(d time.Duration, err error) error {
+	return &handlerError{later: true, after: d, timed: d > 0, err: orClass(err, "throttled")}
+}
+
+// orClass stands in for a nil error, so that no failure turns into a success.
+func orClass(err error, class string) error {
+	if err == nil {
+		return errors.New(class)
+	}
+	return err
+}
+
+// ClassOf returns the class of an error: the outermost that was given one,
+// ClassTimeout for a deadline, else ClassError. It is "" for nil.
+func ClassOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		if h, ok := e.(*handlerError); ok && h.class != "" {
+			return h.class
+		}
+	}
+	var fault *FaultError
+	var limit *LimitError
+	switch {
+	case errors.As(err, &fault):
+		return fault.Class
+	case errors.As(err, &limit):
+		return ClassTooLarge
+	case errors.Is(err, context.DeadlineExceeded):
+		return ClassTimeout
+	}
+	return ClassError
+}
+
+// IsTerminal reports whether no further attempt can help.
+func IsTerminal(err error) bool {
+	var h *handlerError
+	return errors.As(err, &h) && h.terminal
+}
+
+// IsLater reports whether the effect was not tried: no attempt is spent.
+func IsLater(err error) bool {
+	var h *handlerError
+	return errors.As(err, &h) && h.later
+}
+
+// RetryAfterOf returns the wait that the error asks for.
+func RetryAfterOf(err error) (time.Duration, bool) {
+	var h *handlerError
+	if errors.As(err, &h) && h.timed {
+		return h.after, true
+	}
+	return 0, false
+}

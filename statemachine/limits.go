@@ -1,0 +1,43 @@
+package statemachine
+
+import "fmt"
+
+// Limits on sizes, in bytes unless the name says otherwise. They are checked
+// before anything is committed.
+const (
+	MaxData    = 100 << 10 // the machine's data
+	MaxInbox   = 128 << 10 // signals that nobody waited for yet
+	MaxWork    = 384 << 10 // pending effects and outbox
+	MaxRecord  = 900 << 10 // an encoded record
+	MaxValue   = 32 << 20  // one input, result, payload or log item
+	MaxInline  = 8 << 10   // a value in a record; larger ones are stored as blobs
+	MaxIndex   = 256       // the value of an index field
+	MaxID      = 256       // a run id, the id of a signal, a business key
+	MaxMessage = 2 << 10   // the message of a cause
+
+	MaxApplied = 1024 // ids of signals and commands remembered
+	MaxIndexes = 8    // index fields of a machine
+	MaxMoves   = 1000 // moves between states in one event
+
+	sealItems = 256      // unsealed log items from which a log is to be sealed
+	sealBytes = 64 << 10 // the same, in bytes
+)
+
+// LimitError says which size was exceeded.
+type LimitError struct {
+	What string // "data", "record", "inbox", "pending and outbox", "value", "index", "id"
+	Size int    // bytes
+	Max  int
+}
+
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("%s of %d bytes exceeds the limit of %d bytes", e.What, e.Size, e.Max)
+}
+
+// within returns a *LimitError if size is above the limit.
+func within(what string, size, most int) error {
+	if size > most {
+		return &LimitError{What: what, Size: size, Max: most}
+	}
+	return nil
+}

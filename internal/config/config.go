@@ -105,7 +105,7 @@ type Worker struct {
 	InlineMax     int           `yaml:"inline_max"`     // inline handlers at once in this process
 	InlinePerRun  int           `yaml:"inline_per_run"` // inline handlers at once for one run
 	QueuedMax     int           `yaml:"queued_max"`     // queued effects of one type at once in this process
-	InFlight      int           `yaml:"in_flight"`      // starts taken and not yet answered
+	InFlight      int           `yaml:"in_flight"`      // starts taken and not yet acked
 	AckWait       time.Duration `yaml:"ack_wait"`
 	EffectAckWait time.Duration `yaml:"effect_ack_wait"`
 	StopTimeout   time.Duration `yaml:"stop_timeout"`
@@ -202,10 +202,10 @@ func defaults() Config {
 		Worker: Worker{
 			Lanes:         2,
 			Batch:         256,
-			InlineMax:     256,
+			InlineMax:     1000,
 			InlinePerRun:  8,
-			QueuedMax:     64,
-			InFlight:      1000,
+			QueuedMax:     256,
+			InFlight:      10_000,
 			AckWait:       10 * time.Second,
 			EffectAckWait: 30 * time.Second,
 			StopTimeout:   25 * time.Second,

@@ -258,9 +258,9 @@ func TestAllFaultsAtOnceWithLineAndPath(t *testing.T) {
 			name: "times",
 			file: "retry:\n  initial: 2m\n  jitter: 1\nworker: {ack_wait: 1ms}\n",
 			want: []string{
-				"config.yaml:3: retry.jitter: must be between 0 and 0.9, got 1",
-				"config.yaml:4: worker.ack_wait: must be between 1s and 10m, got 1ms",
-				"retry.max: must not be less than retry.initial (2m0s), got 1m0s",
+				"config.yaml:3: retry.jitter: must be between 0.1 and 0.9, got 1",
+				"config.yaml:4: worker.ack_wait: must be between 300ms and 10m, got 1ms",
+				"retry.max: must not be less than retry.initial (2m), got 1m",
 			},
 		},
 		{
@@ -305,7 +305,7 @@ func TestVariablesGoOverTheFile(t *testing.T) {
 		t.Fatalf("Load = %v, %v", warnings, err)
 	}
 	got := []any{c.DataDir, c.Prefix, c.Effects.File.Dir, c.Effects.Bound["a.b"].Timeout, c.Effects.HTTP.AllowHosts, c.Queued("a.b"), c.Queued("c")}
-	want := []any{"/env", "file", "/env/files", 7 * time.Second, []string{"a", "b"}, 3, 64}
+	want := []any{"/env", "file", "/env/files", 7 * time.Second, []string{"a", "b"}, 3, 256}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

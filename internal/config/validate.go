@@ -83,12 +83,14 @@ func (t *TLS) validate(f *faults, path string) {
 func (w *Worker) validate(f *faults) {
 	between(f, "worker.lanes", w.Lanes, 1, 64)
 	between(f, "worker.batch", w.Batch, 1, 1000)
-	between(f, "worker.inline_max", w.InlineMax, 0, 100_000)
-	between(f, "worker.inline_per_run", w.InlinePerRun, 0, 1000)
+	between(f, "worker.inline_max", w.InlineMax, 1, 100_000)
+	between(f, "worker.inline_per_run", w.InlinePerRun, 1, 1000)
 	between(f, "worker.queued_max", w.QueuedMax, 1, 100_000)
 	between(f, "worker.in_flight", w.InFlight, 1, 1_000_000)
-	lasting(f, "worker.ack_wait", w.AckWait, time.Second, 10*time.Minute)
-	lasting(f, "worker.effect_ack_wait", w.EffectAckWait, time.Second, 10*time.Minute)
+	lasting(f, "worker.ack_wait", w.AckWait, 300*time.Millisecond, 10*time.Minute)
+	lasting(f, "worker.effect_ack_wait", w.EffectAckWait, 300*time.Millisecond, 10*time.Minute)
+	f.check(w.EffectAckWait >= w.AckWait, "worker.effect_ack_wait", "must not be less than worker.ack_wait (%s), got %s",
+		plain(w.AckWait), plain(w.EffectAckWait))
 	lasting(f, "worker.stop_timeout", w.StopTimeout, time.Second, time.Hour)
 	lasting(f, "worker.sweep_every", w.SweepEvery, time.Second, 24*time.Hour)
 }
@@ -97,10 +99,10 @@ func (r *Retry) validate(f *faults) {
 	between(f, "retry.attempts", r.Attempts, 1, 100)
 	lasting(f, "retry.initial", r.Initial, time.Millisecond, time.Hour)
 	between(f, "retry.factor", r.Factor, 1, 10)
-	// At 1 a wait may be none at all, and at once is no backoff.
-	between(f, "retry.jitter", r.Jitter, 0, 0.9)
+	// Without jitter all come back together; at 1 a wait may be none at all.
+	between(f, "retry.jitter", r.Jitter, 0.1, 0.9)
 	lasting(f, "retry.max", r.Max, time.Millisecond, 24*time.Hour)
-	f.check(r.Max >= r.Initial, "retry.max", "must not be less than retry.initial (%s), got %s", r.Initial, r.Max)
+	f.check(r.Max >= r.Initial, "retry.max", "must not be less than retry.initial (%s), got %s", plain(r.Initial), plain(r.Max))
 }
 
 func (l *Limits) validate(f *faults) {

@@ -1,0 +1,32 @@
+// Package logkey holds the names of log attributes, so that the same thing is
+// called the same in every line.
+package logkey
+
+// Names of log attributes.
+const (
+	Addr       = "addr"
+	Attempt    = "attempt"
+	Cause      = "cause"
+	Class      = "class"
+	Component  = "component"
+	Count      = "count"
+	Dependency = "dependency"
+	Duration   = "duration"
+	Effect     = "effect"
+	EffectID   = "effect_id"
+	Error      = "error"
+	EventID    = "event_id"
+	Kind       = "kind"
+	Machine    = "machine"
+	Name       = "name"
+	Path       = "path"
+	Run        = "run_id"
+	Running    = "running"
+	State      = "state"
+	Stream     = "stream"
+	Subject    = "subject"
+	Tries      = "tries"
+	Version    = "version"
+	Wait       = "wait"
+	Worker     = "worker"
+)

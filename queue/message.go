@@ -24,7 +24,7 @@ type Message struct {
 	Version   int    // start: Pawl-Machine-Version, 0 if absent
 	Name      string // signal: its name; effect: the effect type
 	ID        string // signal: the sender's id; effect and due: the effect id
-	Attempt   int    // due: the attempt that is due
+	Try       int    // due: the try that is due
 	Asked     uint64 // effect and due: sequence of the record whose outbox it stood in
 	Body      []byte // start and signal: JSON
 	Subject   string // as it was published

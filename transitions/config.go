@@ -1,0 +1,107 @@
+package transitions
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"time"
+)
+
+// Config is what the shipped handlers need to know of their surroundings.
+type Config struct {
+	// AllowHosts lists where http.post and doc.fetch may go: a host name
+	// ("api.example.com"), a domain ("*.example.com"), an address or a range
+	// ("127.0.0.1", "10.0.0.0/8", "::1"), each with an optional port. Empty:
+	// nowhere. See [allowList] for what a name may resolve to.
+	AllowHosts []string
+	// HTTPTimeout bounds one HTTP exchange of http.post and doc.fetch.
+	// Default: 30 s.
+	HTTPTimeout time.Duration
+	// FileDir is the folder of file.append, of doc.fetch's files and of the
+	// books of the shipped ledger and mail provider. It is created when it is
+	// first written to. Empty: these effects are refused.
+	FileDir string
+	// Bound maps an effect type to the HTTP service that performs it. A
+	// shipped effect of that name is replaced.
+	Bound map[string]Bound
+	// Logger is where the effect "log" writes. Default: nowhere.
+	Logger *slog.Logger
+	// Out is where each e-mail that is sent is shown, in two lines. Default:
+	// nowhere; it is in the file outbox.jsonl below FileDir in any case.
+	Out io.Writer
+}
+
+// Bound is an HTTP service that performs effects of one type. It is sent the
+// effect's input as JSON and the idempotency key as a header, and answers with
+// the result. Naming a service here allows its host, whatever it resolves to.
+type Bound struct {
+	URL     string        // http or https
+	Timeout time.Duration // of one attempt; default: Config.HTTPTimeout
+	Method  string        // POST (default), PUT or PATCH
+}
+
+// effectName is the grammar of effect types.
+var effectName = regexp.MustCompile(`^[a-z][a-z0-9_.-]{0,63}$`)
+
+func (c Config) withDefaults() Config {
+	if c.HTTPTimeout == 0 {
+		c.HTTPTimeout = 30 * time.Second
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Out == nil {
+		c.Out = io.Discard
+	}
+	bound := make(map[string]Bound, len(c.Bound))
+	for name, b := range c.Bound {
+		if b.Timeout == 0 {
+			b.Timeout = c.HTTPTimeout
+		}
+		if b.Method == "" {
+			b.Method = http.MethodPost
+		}
+		bound[name] = b
+	}
+	c.Bound = bound
+	return c
+}
+
+// validate reports every fault of a configuration that has its defaults.
+func (c Config) validate() error {
+	var faults []error
+	if _, err := parseAllowList(c.AllowHosts); err != nil {
+		faults = append(faults, err)
+	}
+	if c.HTTPTimeout < 0 {
+		faults = append(faults, fmt.Errorf("HTTP timeout %v is negative", c.HTTPTimeout))
+	}
+	for _, name := range sortedKeys(c.Bound) {
+		if err := c.Bound[name].validate(name); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func (b Bound) validate(name string) error {
+	var faults []error
+	if !effectName.MatchString(name) {
+		faults = append(faults, fmt.Errorf("bound effect %q: a name is %s", name, effectName))
+	}
+	if u, err := url.Parse(b.URL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		faults = append(faults, fmt.Errorf("bound effect %s: url %q is not an http or https URL with a host", name, b.URL))
+	}
+	if !slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch}, b.Method) {
+		faults = append(faults, fmt.Errorf("bound effect %s: method %q is not POST, PUT or PATCH", name, b.Method))
+	}
+	if b.Timeout < 0 {
+		faults = append(faults, fmt.Errorf("bound effect %s: timeout %v is negative", name, b.Timeout))
+	}
+	return errors.Join(faults...)
+}

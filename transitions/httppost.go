@@ -1,0 +1,68 @@
+package transitions
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strings"
+)
+
+// post is the input of http.post.
+type post struct {
+	URL     string            `json:"url"`
+	Body    json.RawMessage   `json:"body,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+}
+
+// ownHeaders are set by the caller or belong to the connection; an input that
+// could set them could forge a key or smuggle a second request.
+var ownHeaders = []string{"Idempotency-Key", "Host", "Content-Length", "Transfer-Encoding", "Connection",
+	"Upgrade", "Te", "Trailer", "Proxy-Authorization", "Proxy-Connection", "Keep-Alive"}
+
+// httpPost performs http.post: the body is sent to the URL with the key as
+// Idempotency-Key, and the response is the result.
+func (c *caller) httpPost(ctx context.Context, key string, p post) (json.RawMessage, error) {
+	header, err := p.header()
+	if err != nil {
+		return nil, invalid(err)
+	}
+	body, _, err := c.do(ctx, call{method: http.MethodPost, url: p.URL, header: header, body: p.Body, key: key, limit: maxResponse})
+	if err != nil {
+		return nil, err
+	}
+	return asJSON(body), nil
+}
+
+func (p post) header() (http.Header, error) {
+	h := http.Header{"Content-Type": {"application/json"}}
+	for name, value := range p.Headers {
+		canonical := textproto.CanonicalMIMEHeaderKey(name)
+		if slices.Contains(ownHeaders, canonical) {
+			return nil, fmt.Errorf("header %q is not for the input to set", name)
+		}
+		if canonical == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == ':' || r > '~' }) {
+			return nil, fmt.Errorf("%q is no name of a header", name)
+		}
+		if strings.ContainsAny(value, "\r\n\x00") {
+			return nil, fmt.Errorf("header %q has a line break in its value", name)
+		}
+		h.Set(canonical, value)
+	}
+	return h, nil
+}
+
+// bound returns the handler of an effect that an HTTP service performs.
+func bound(b Bound) func(ctx context.Context, key string, input json.RawMessage) (json.RawMessage, error) {
+	c := newCaller(&allowList{any: true}, b.Timeout)
+	return func(ctx context.Context, key string, input json.RawMessage) (json.RawMessage, error) {
+		header := http.Header{"Content-Type": {"application/json"}}
+		body, _, err := c.do(ctx, call{method: b.Method, url: b.URL, header: header, body: input, key: key, limit: maxResponse})
+		if err != nil {
+			return nil, err
+		}
+		return asJSON(body), nil
+	}
+}

@@ -1,0 +1,126 @@
+package transitions
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pawlrun/pawl/statemachine"
+)
+
+// maxSinkSteps is how many effects a kitchensink run may perform.
+const maxSinkSteps = 1_000_000
+
+// sinkData is what a run of "kitchensink" is about: its input is the script.
+// The script stays as it is, two counters say how far the run has come, and
+// the results are in a log: so the millionth step costs what the first did.
+type sinkData struct {
+	Steps []sinkStep `json:"steps"`
+
+	At      int                               `json:"at,omitempty"`   // the step under way
+	Done    int                               `json:"done,omitempty"` // how many of its repeats are
+	Results statemachine.Log[json.RawMessage] `json:"results"`        // of all effects, in order
+}
+
+// sinkStep is a line of the script: an effect to perform, or the end.
+type sinkStep struct {
+	Do    string          `json:"do,omitempty"` // effect type
+	Input json.RawMessage `json:"input,omitempty"`
+	// Key is the business key, taken as it stands: with Repeat, the effect is
+	// performed once, and each further repeat is given the recorded result.
+	Key    string `json:"key,omitempty"`
+	Repeat int    `json:"repeat,omitempty"` // how often; default 1
+	Place  string `json:"place,omitempty"`  // "queued": never by the worker that asks for it
+	Fail   string `json:"fail,omitempty"`   // ends the run as failed, for this reason
+}
+
+// kitchensink performs a script of effects: for trying out a fleet, for tests
+// and for measurements. It may use every effect the fleet has.
+func kitchensink(effects []string) *statemachine.Machine[sinkData] {
+	m := statemachine.New[sinkData]("kitchensink", 1)
+	m.Check(func(s *sinkData) error { return s.check(effects) })
+	m.Decide("next").When((*sinkData).failing, "failed").When((*sinkData).finished, "done").Then("perform")
+	m.State("perform", statemachine.CallOf(statemachine.ToolNames(effects...), (*sinkData).pick, (*sinkData).performed).
+		Key((*sinkData).key).QueuedWhen((*sinkData).queued)).
+		Visits(maxSinkSteps, "too_long").Then("next")
+	m.Succeed("done")
+	m.Fail("failed", "scripted_failure").Because((*sinkData).reason)
+	m.Fail("too_long", "too_long")
+	return m
+}
+
+// check says what is wrong with the script.
+func (s *sinkData) check(effects []string) error {
+	if s.At != 0 || s.Done != 0 || s.Results.Len() != 0 {
+		return errors.New("at, done and results are the run's own: they cannot be given")
+	}
+	var faults []error
+	total := 0
+	for i, step := range s.Steps {
+		if err := step.check(effects); err != nil {
+			faults = append(faults, fmt.Errorf("steps[%d]: %w", i, err))
+			continue
+		}
+		if total += step.times(); total > maxSinkSteps {
+			faults = append(faults, fmt.Errorf("steps[%d]: the script has more than %d effects", i, maxSinkSteps))
+			break
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func (p sinkStep) check(effects []string) error {
+	switch {
+	case (p.Do == "") == (p.Fail == ""):
+		return errors.New("a step has exactly one of do and fail")
+	case p.Fail != "" && (p.Input != nil || p.Key != "" || p.Repeat != 0 || p.Place != ""):
+		return errors.New("fail stands alone in its step")
+	case p.Fail != "":
+		return nil
+	case !slices.Contains(effects, p.Do):
+		return fmt.Errorf("effect %q is not known here: there are %s", p.Do, strings.Join(effects, ", "))
+	case p.Repeat < 0 || p.Repeat > maxSinkSteps:
+		return fmt.Errorf("repeat is %d, not 1 to %d", p.Repeat, maxSinkSteps)
+	case p.Place != "" && p.Place != "queued":
+		return fmt.Errorf(`place is %q: it can be "queued" or be left out`, p.Place)
+	case len(p.Key) > statemachine.MaxID:
+		return fmt.Errorf("the key has more than %d bytes", statemachine.MaxID)
+	}
+	return nil
+}
+
+func (p sinkStep) times() int { return max(p.Repeat, 1) }
+
+func (s *sinkData) step() sinkStep {
+	if s.At >= len(s.Steps) {
+		return sinkStep{}
+	}
+	return s.Steps[s.At]
+}
+
+func (s *sinkData) failing() bool { return s.step().Fail != "" }
+
+func (s *sinkData) finished() bool { return s.At >= len(s.Steps) }
+
+func (s *sinkData) pick() (effect string, input json.RawMessage) {
+	step := s.step()
+	if len(step.Input) == 0 {
+		return step.Do, json.RawMessage(`{}`)
+	}
+	return step.Do, step.Input
+}
+
+func (s *sinkData) performed(result json.RawMessage) {
+	s.Results.Append(result)
+	if s.Done++; s.Done >= s.step().times() {
+		s.At, s.Done = s.At+1, 0
+	}
+}
+
+func (s *sinkData) key() string { return s.step().Key }
+
+func (s *sinkData) queued() bool { return s.step().Place == "queued" }
+
+func (s *sinkData) reason() string { return s.step().Fail }

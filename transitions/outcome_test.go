@@ -1,0 +1,28 @@
+package transitions
+
+import (
+	"time"
+
+	"github.com/pawlrun/pawl/statemachine"
+)
+
+// outcome is what a handler's error means to the worker.
+type outcome struct {
+	class  string // terminal
+	later  bool
+	wait   time.Duration
+	failed bool // an ordinary failure
+}
+
+func outcomeOf(err error) outcome {
+	switch {
+	case err == nil:
+		return outcome{}
+	case statemachine.IsTerminal(err):
+		return outcome{class: statemachine.ClassOf(err)}
+	case statemachine.IsLater(err):
+		wait, _ := statemachine.RetryAfterOf(err)
+		return outcome{later: true, wait: wait}
+	}
+	return outcome{failed: true}
+}

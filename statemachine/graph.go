@@ -1,15 +1,207 @@
 package statemachine
 
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// compile resolves the exits of the states, notes every fault of the machine
+// and computes its hash.
 func (d *Definition) compile() {
 	d.byName = make(map[string]*node, len(d.nodes))
 	for i, n := range d.nodes {
 		n.next = n.then
-		end := n.kind == KindSucceed || n.kind == KindFail
-		if n.next == "" && !end && i+1 < len(d.nodes) {
+		if n.next == "" && !n.ends() && i+1 < len(d.nodes) {
 			n.next = d.nodes[i+1].name
 		}
 		if d.byName[n.name] == nil {
 			d.byName[n.name] = n
 		}
 	}
+	d.checkMachine()
+	for i, n := range d.nodes {
+		d.checkState(i, n)
+	}
+	g := d.graph()
+	d.checkPaths(g)
+	for _, n := range d.nodes {
+		n.again = n.limited || g.reaches(n.name, n.name)
+	}
+	d.Hash = d.hash()
+}
+
+func (n *node) ends() bool { return n.kind == KindSucceed || n.kind == KindFail }
+
+// hash identifies the static graph: states in order, their kinds and effects,
+// and their exits. Limits and time-outs may be tuned without a new version.
+func (d *Definition) hash() string {
+	var b strings.Builder
+	for _, n := range d.nodes {
+		fmt.Fprintf(&b, "state %q %s %q", n.name, n.kind, n.class)
+		if n.action != nil {
+			fmt.Fprintf(&b, " %q", n.action.effects)
+		}
+		for _, e := range n.exits() {
+			label := e.Label
+			if e.Kind == ExitWhen {
+				label = "" // the name of a predicate is not part of the graph
+			}
+			fmt.Fprintf(&b, " %s %q %q", e.Kind, label, e.To)
+		}
+		b.WriteByte('\n')
+	}
+	return digest([]byte(d.Name), fmt.Append(nil, d.Version), []byte(b.String()))
+}
+
+// checkMachine checks what is of no one state.
+func (d *Definition) checkMachine() {
+	if !validName(d.Name, false) {
+		d.fault("", "not a name (%s)", nameGrammar)
+	}
+	if d.Version < 1 {
+		d.fault("", "a version is 1 or more")
+	}
+	if len(d.nodes) == 0 {
+		d.fault("", "has no states")
+	} else if !slices.ContainsFunc(d.nodes, (*node).ends) {
+		d.fault("", "has no end: no Succeed and no Fail")
+	}
+	if len(d.indexes) > MaxIndexes {
+		d.fault("", "has %d index fields, at most %d are allowed", len(d.indexes), MaxIndexes)
+	}
+	seen := map[string]bool{}
+	for _, ix := range d.indexes {
+		switch {
+		case !validName(ix.name, false):
+			d.fault("", "index %q: not a name (%s)", ix.name, nameGrammar)
+		case seen[ix.name]:
+			d.fault("", "index %q: declared twice", ix.name)
+		case ix.value == nil:
+			d.fault("", "index %q: has no function", ix.name)
+		}
+		seen[ix.name] = true
+	}
+}
+
+// checkState checks one state by itself, and that its targets exist.
+func (d *Definition) checkState(i int, n *node) {
+	if !validName(n.name, false) {
+		d.fault(n.name, "not a name (%s)", nameGrammar)
+	}
+	if d.byName[n.name] != n {
+		d.fault(n.name, "declared twice")
+	}
+	if n.kind == KindFail && n.class == "" {
+		d.fault(n.name, "Fail names no class")
+	}
+	if len(n.doubled) > 0 {
+		d.fault(n.name, "has more than one Then")
+	}
+	if n.next == "" && !n.ends() {
+		d.fault(n.name, "has no Then, and no state follows in the file")
+	}
+	if n.limited && n.limit < 1 {
+		d.fault(n.name, "Visits allows %d visits, it must be 1 or more", n.limit)
+	}
+	for _, w := range n.whens {
+		if w.pred == nil {
+			d.fault(n.name, "When to %q has no predicate", w.to)
+		}
+	}
+	d.checkCatches(n)
+	d.checkAction(n)
+	for _, e := range n.exits() {
+		if d.byName[e.To] == nil {
+			d.fault(n.name, "%s", d.unknownTarget(e))
+		}
+	}
+}
+
+// unknownTarget words an exit that leads nowhere.
+func (d *Definition) unknownTarget(e Exit) string {
+	word := string(e.Kind)
+	text := fmt.Sprintf("%s names no state: %q", strings.ToUpper(word[:1])+word[1:], e.To)
+	if near := d.nearest(e.To); near != "" {
+		text += fmt.Sprintf(" (did you mean %q?)", near)
+	}
+	return text
+}
+
+func (d *Definition) checkCatches(n *node) {
+	if len(n.catches) > 0 && n.action == nil {
+		d.fault(n.name, "Catch in a state that performs no effect")
+	}
+	seen := map[string]bool{}
+	for _, c := range n.catches {
+		switch {
+		case c.class == "":
+			d.fault(n.name, "Catch to %q names no class", c.to)
+		case seen[c.class] || seen["*"]:
+			d.fault(n.name, "Catch of %q to %q is never reached: an earlier one catches it", c.class, c.to)
+		}
+		seen[c.class] = true
+	}
+}
+
+func (d *Definition) checkAction(n *node) {
+	if n.action == nil {
+		return
+	}
+	if len(n.action.effects) == 0 {
+		d.fault(n.name, "CallOf has no tools")
+	}
+	if n.action.pick == nil {
+		d.fault(n.name, "CallOf has no function that picks")
+	}
+	if n.action.timeout < 0 {
+		d.fault(n.name, "Timeout is negative")
+	}
+	for _, e := range n.action.effects {
+		if !validName(e, true) {
+			d.fault(n.name, "effect %q: not a name (%s)", e, effectGrammar)
+		}
+	}
+}
+
+// checkPaths checks what can be reached from where.
+func (d *Definition) checkPaths(g graph) {
+	if len(d.nodes) == 0 {
+		return
+	}
+	first := d.nodes[0].name
+	ends := slices.ContainsFunc(d.nodes, (*node).ends)
+	for _, n := range d.nodes {
+		if d.byName[n.name] != n {
+			continue // declared twice, which has been said
+		}
+		if n.name != first && !g.reaches(first, n.name) {
+			d.fault(n.name, "cannot be reached from %q", first)
+		}
+		if ends && !n.ends() && !d.canEnd(g, n) {
+			d.fault(n.name, "is a dead end: no way leads from it to an end")
+		}
+	}
+	for _, loop := range d.unbounded() {
+		d.fault(loop[0], "the loop %s has no bound: a state in it needs Visits", strings.Join(append(loop, loop[0]), " → "))
+	}
+}
+
+// canEnd reports whether an end can be reached. A target that does not exist
+// is a fault of its own, so it is given the benefit of the doubt.
+func (d *Definition) canEnd(g graph, n *node) bool {
+	for _, m := range d.nodes {
+		if m != n && !g.reaches(n.name, m.name) {
+			continue
+		}
+		if m.ends() || m.next == "" {
+			return true
+		}
+		for _, e := range m.exits() {
+			if d.byName[e.To] == nil && d.nearest(e.To) == "" {
+				return true
+			}
+		}
+	}
+	return false
 }

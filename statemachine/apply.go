@@ -1,0 +1,200 @@
+package statemachine
+
+import (
+	"encoding/json"
+	"slices"
+)
+
+// take applies an event that has business with the state it meets.
+func (f *Fold) take(e *Event) error {
+	f.clock = later(f.clock, e.At)
+	body, err := compact(e.Body)
+	if err != nil {
+		return &FaultError{Class: ClassInvalidInput, State: f.rec.To, Err: err}
+	}
+	if e.Kind == EventStart {
+		err = f.start(e, body)
+	} else {
+		err = f.turn(e, body)
+	}
+	if err != nil {
+		return err
+	}
+	if e.Body, err = f.refer(body); err != nil {
+		return err
+	}
+	f.rec.Events = append(f.rec.Events[:len(f.rec.Events):len(f.rec.Events)], *e)
+	f.rec.To = f.rec.Frames[0].State
+	return f.limits()
+}
+
+// turn applies an event to a run that exists.
+func (f *Fold) turn(e *Event, body json.RawMessage) error {
+	switch e.Kind {
+	case EventSignal:
+		return f.signal(e, body)
+	case EventResult:
+		return f.result(e, body)
+	case EventFailure:
+		return f.failure(e)
+	}
+	f.replace(e.Effect, func(p *Pending) { // due, queue
+		p.Place, p.Wake, p.Depth, p.RetryAt = Queued, "", 0, nil
+		f.emit(Entry{Kind: EntryEffect, ID: p.ID, Effect: p.Effect})
+	})
+	return nil
+}
+
+// start begins the run.
+func (f *Fold) start(e *Event, body json.RawMessage) error {
+	f.rec.Input = Fingerprint(f.d.Name, body)
+	f.rec.Status = StatusRunning
+	f.rec.Frames = []Frame{{ID: 0, Kind: FrameRoot}}
+	return f.step(e, StartEventID, func(s *step) error {
+		if err := s.admit(body); err != nil {
+			return err
+		}
+		if len(f.d.nodes) == 0 {
+			return s.fault(ClassUnknownState, errNoStates)
+		}
+		return s.enter(f.d.nodes[0].name)
+	})
+}
+
+// result takes the answer to an effect, wherever the effect is.
+func (f *Fold) result(e *Event, body json.RawMessage) error {
+	p := f.remove(e.Effect)
+	if p.Place == Parked {
+		f.rec.Status, f.rec.Cause = StatusRunning, nil
+	}
+	return f.step(e, "", func(s *step) error {
+		s.inherit(p)
+		n, err := s.here()
+		if err != nil {
+			return err
+		}
+		if err := n.action.take(s.data, body); err != nil {
+			return s.fault(ClassInvalidResult, err)
+		}
+		return s.leave(n)
+	})
+}
+
+// failure notes a failed try: the effect waits for the next, or is given up.
+func (f *Fold) failure(e *Event) error {
+	c := Cause{Class: ClassError}
+	if e.Cause != nil {
+		c = *e.Cause
+	}
+	p := *f.pending(e.Effect)
+	c.State, c.Effect, c.Attempt = f.rec.Frames[p.Frame].State, p.Effect, p.Attempt
+	e.Cause = &c
+	if e.RetryAt == nil {
+		return f.giveUp(e, p, c)
+	}
+	f.replace(p.ID, func(p *Pending) {
+		f.fail(p, c)
+		p.Place, p.RetryAt = Retry, e.RetryAt
+		p.Try++
+		if !e.Free {
+			p.Attempt++
+		}
+		f.emit(Entry{Kind: EntryTimer, ID: p.ID, Effect: p.Effect, Try: p.Try, Due: e.RetryAt})
+	})
+	return nil
+}
+
+// fail notes why a try of a pending effect failed.
+func (f *Fold) fail(p *Pending, c Cause) {
+	p.Wake, p.Depth, p.RetryAt, p.Cause = "", 0, nil, &c
+	if p.First == nil {
+		first := f.clock
+		p.First = &first
+	}
+}
+
+// giveUp routes the failure to where the state catches it; else, or if the
+// machine cannot go on from there, the run is parked.
+func (f *Fold) giveUp(e *Event, p Pending, c Cause) error {
+	n := f.d.byName[c.State]
+	if n != nil && n.caught(c.Class) != "" {
+		before := f.post
+		err := f.route(e, p, c, n.caught(c.Class))
+		if err == nil {
+			err = f.limits()
+		}
+		if err == nil {
+			return nil
+		}
+		f.post, f.data = before, nil
+		c.Message = trim(c.Message+"; where it is caught: "+err.Error(), MaxMessage)
+	}
+	return f.park(p.ID, c)
+}
+
+// route leaves the state through a Catch.
+func (f *Fold) route(e *Event, p Pending, c Cause, target string) error {
+	f.remove(p.ID)
+	return f.step(e, "", func(s *step) error {
+		s.inherit(p)
+		s.caught(c)
+		return s.enter(target)
+	})
+}
+
+// park lets the run wait for a person, and tells the dead letters.
+func (f *Fold) park(id string, c Cause) error {
+	f.rec.Status, f.rec.Cause = StatusParked, &c
+	var err error
+	f.replace(id, func(p *Pending) {
+		f.fail(p, c)
+		p.Place = Parked
+		var body json.RawMessage
+		letter := f.letter(p, c)
+		body, err = marshal(letter)
+		f.emit(Entry{Kind: EntryLetter, ID: letter.ID, Effect: p.Effect, Body: body})
+	})
+	return err
+}
+
+// signal keeps a signal that nobody waits for.
+func (f *Fold) signal(e *Event, body json.RawMessage) error {
+	ref, err := f.refer(body)
+	if err != nil {
+		return err
+	}
+	inbox := f.rec.Inbox
+	f.rec.Inbox = append(inbox[:len(inbox):len(inbox)], Signal{ID: e.ID, Name: e.Name, At: e.At, Seq: e.Seq, Body: ref})
+	applied := f.rec.Applied
+	if len(applied) >= MaxApplied {
+		applied = applied[len(applied)-MaxApplied+1:]
+	}
+	f.rec.Applied = append(applied[:len(applied):len(applied)], e.ID)
+	return nil
+}
+
+// replace changes a pending effect; this record gives it its place.
+func (f *Fold) replace(id string, change func(p *Pending)) {
+	f.rec.Pending = slices.Clone(f.rec.Pending)
+	p := f.pending(id)
+	change(p)
+	p.Rev, p.At = f.rec.Rev, later(f.clock, f.env.Now)
+}
+
+// remove takes a pending effect out.
+func (f *Fold) remove(id string) Pending {
+	p := *f.pending(id)
+	rest := make([]Pending, 0, len(f.rec.Pending))
+	for _, q := range f.rec.Pending {
+		if q.ID != id {
+			rest = append(rest, q)
+		}
+	}
+	f.rec.Pending = rest
+	return p
+}
+
+// emit puts an entry into the outbox.
+func (f *Fold) emit(e Entry) {
+	f.rec.Outbox = append(f.rec.Outbox[:len(f.rec.Outbox):len(f.rec.Outbox)], e)
+}

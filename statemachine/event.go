@@ -1,0 +1,141 @@
+package statemachine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// normalize brings an event into the form that is recorded, but for its body.
+func (f *Fold) normalize(e *Event) error {
+	if e.At.IsZero() {
+		e.At = f.env.Now
+	}
+	e.At = utc(e.At)
+	if e.RetryAt != nil {
+		at := utc(*e.RetryAt)
+		e.RetryAt = &at
+	}
+	id := e.ID
+	switch e.Kind {
+	case EventStart:
+		id = StartEventID
+	case EventResult:
+		id = ResultEventID(e.Effect)
+	case EventFailure:
+		id = FailureEventID(e.Effect, e.Try)
+	case EventDue:
+		id = DueEventID(e.Effect, e.Try)
+	case EventQueue:
+		id = QueueEventID(e.Effect)
+	case EventSignal:
+		if !strings.HasPrefix(id, SignalEventID("")) || !validID(id) || !validID(e.Name) {
+			return fmt.Errorf("signal event %q: an id is %q and UTF-8", id, SignalEventID("…"))
+		}
+		if err := within("id", len(id)-len(SignalEventID("")), MaxID); err != nil {
+			return err
+		}
+		if err := within("name", len(e.Name), MaxID); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("event %q: kind %q is not known", e.ID, e.Kind)
+	}
+	if e.ID != "" && e.ID != id {
+		return fmt.Errorf("event %q: its id should be %q", e.ID, id)
+	}
+	e.ID = id
+	e.Cause = e.Cause.trimmed()
+	return nil
+}
+
+// refuse decides whether the event has no business with the state it meets.
+func (f *Fold) refuse(e *Event) (Outcome, bool) {
+	if e.Kind == EventStart {
+		return f.refuseStart(e)
+	}
+	if len(f.rec.Frames) == 0 && f.from == nil {
+		return Unknown, true
+	}
+	if e.Kind == EventSignal {
+		switch {
+		case slices.Contains(f.rec.Applied, e.ID):
+			return Duplicate, true
+		case f.rec.Status.Ended():
+			return Ended, true
+		}
+		return Applied, false
+	}
+	p := f.pending(e.Effect)
+	if p == nil || f.rec.Status.Ended() {
+		return Stale, true
+	}
+	if e.Name == "" {
+		e.Name = p.Effect
+	}
+	switch e.Kind {
+	case EventFailure:
+		return Stale, p.Try != e.Try || p.Place != Inline && p.Place != Queued
+	case EventQueue:
+		return Stale, p.Place != Inline
+	case EventDue:
+		if p.Place != Retry || p.Try != e.Try {
+			return Stale, true
+		}
+		return Early, p.RetryAt != nil && e.At.Before(*p.RetryAt)
+	}
+	return Applied, false
+}
+
+// refuseStart compares a start with the run that is there.
+func (f *Fold) refuseStart(e *Event) (Outcome, bool) {
+	machine := e.Name
+	if machine == "" {
+		machine = f.d.Name
+	}
+	if f.rec.Input == "" && f.from == nil {
+		return Conflict, machine != f.d.Name
+	}
+	body, err := compact(e.Body)
+	if err != nil || machine != f.rec.Machine || Fingerprint(machine, body) != f.rec.Input {
+		return Conflict, true
+	}
+	return Duplicate, true
+}
+
+// pending returns the pending effect with this id, or nil.
+func (f *Fold) pending(id string) *Pending {
+	for i := range f.rec.Pending {
+		if f.rec.Pending[i].ID == id {
+			return &f.rec.Pending[i]
+		}
+	}
+	return nil
+}
+
+// trimmed returns the cause with a message that fits.
+func (c *Cause) trimmed() *Cause {
+	if c == nil {
+		return nil
+	}
+	t := *c
+	if t.Class == "" {
+		t.Class = ClassError
+	}
+	t.Message = trim(t.Message, MaxMessage)
+	return &t
+}
+
+// trim cuts s to at most n bytes of valid UTF-8.
+func trim(s string, n int) string {
+	if len(s) <= n {
+		return strings.ToValidUTF8(s, "\uFFFD")
+	}
+	const dots = "…"
+	cut := n - len(dots)
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return strings.ToValidUTF8(s[:cut], "?") + dots
+}

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/pawlrun/pawl/outbox"
 	"github.com/pawlrun/pawl/statemachine"
 )
 
@@ -23,14 +21,6 @@ type Ports struct {
 	Ledger   Ledger
 	Source   Source
 	Machines Machines
-}
-
-// Mail publishes outboxes, and tells which of their messages are still there.
-type Mail interface {
-	outbox.Publisher
-	// Stored reports for each effect or timer entry whether its message
-	// (for a timer: its schedule, or the message it fired) is still stored.
-	Stored(ctx context.Context, items []outbox.Item) ([]bool, error)
 }
 
 // Config is how a worker works. Zero values mean the default.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pawlrun/pawl/deadletter"
+	"github.com/pawlrun/pawl/outbox"
 	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
 )
@@ -145,6 +146,14 @@ type LedgerEntry struct {
 	Print  string `json:"print"`  // fingerprint of what is asked
 	State  string `json:"state"`  // "claimed", "done", "released" (given up; the next may take it)
 	Result []byte `json:"result,omitempty"`
+}
+
+// Mail publishes outboxes, and tells which of their messages are still there.
+type Mail interface {
+	outbox.Publisher
+	// Stored reports for each effect or timer entry whether its message
+	// (for a timer: its schedule, or the message it fired) is still stored.
+	Stored(ctx context.Context, items []outbox.Item) ([]bool, error)
 }
 
 // Source delivers messages.

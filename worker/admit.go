@@ -1,0 +1,224 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/pawlrun/pawl/deadletter"
+	"github.com/pawlrun/pawl/internal/logkey"
+	"github.com/pawlrun/pawl/queue"
+	"github.com/pawlrun/pawl/statemachine"
+)
+
+// maxTries bounds how often a message for a run that does not exist (yet) is
+// postponed before it is dead-lettered.
+const maxTries = 5
+
+// triesHeader counts how often a message was postponed.
+const triesHeader = "Pawl-Tries"
+
+// admit turns a delivery into what a lane works with. An error means that no
+// run can ever take the message: it is dead-lettered.
+func admit(m queue.Message) (*held, error) {
+	h := &held{m: m, beat: time.Now()}
+	if m.Fault != nil {
+		return h, statemachine.Terminal("malformed", m.Fault)
+	}
+	if err := queue.CheckRun(m.Run); err != nil {
+		return h, statemachine.Terminal("malformed", err)
+	}
+	switch m.Kind {
+	case queue.Start:
+		if err := checkJSON(m.Body); err != nil {
+			return h, statemachine.Terminal("malformed", err)
+		}
+		h.wake = statemachine.StartEventID
+		h.event = &statemachine.Event{ID: statemachine.StartEventID, Kind: statemachine.EventStart, Name: m.Machine, At: m.Time.UTC(), Seq: m.Seq, Body: m.Body}
+	case queue.Signal:
+		body := m.Body
+		if len(body) > 0 {
+			if err := checkJSON(body); err != nil {
+				return h, statemachine.Terminal("malformed", err)
+			}
+		}
+		id := statemachine.SignalEventID(m.ID)
+		h.wake = id
+		h.event = &statemachine.Event{ID: id, Kind: statemachine.EventSignal, Name: m.Name, At: m.Time.UTC(), Seq: m.Seq, Body: body}
+	case queue.Due:
+		h.event = &statemachine.Event{ID: statemachine.DueEventID(m.ID, m.Try), Kind: statemachine.EventDue, Effect: m.ID, Try: m.Try, At: m.Time.UTC(), Seq: m.Seq}
+	case queue.Effect:
+		h.wake = statemachine.EffectWake(m.ID)
+	default:
+		return h, statemachine.Terminal("malformed", fmt.Errorf("messages of kind %q are not known to this build", m.Kind))
+	}
+	return h, nil
+}
+
+// checkJSON says in one line why a body is not JSON.
+func checkJSON(body []byte) error {
+	if len(body) == 0 {
+		return errors.New("no body: the input must be JSON, {} if there is none")
+	}
+	if json.Valid(body) {
+		return nil
+	}
+	var v any
+	err := json.Unmarshal(body, &v)
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		return fmt.Errorf("body is not JSON: %w at byte %d", err, syntax.Offset)
+	}
+	return fmt.Errorf("body is not JSON: %w", err)
+}
+
+// startsFirst orders messages so that what makes a run comes before what is
+// told to it.
+func startsFirst(all []*held) []*held {
+	out := make([]*held, 0, len(all))
+	for _, h := range all {
+		if h.m.Kind == queue.Start {
+			out = append(out, h)
+		}
+	}
+	for _, h := range all {
+		if h.m.Kind != queue.Start {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// outcome deals with a message that did not move the run.
+func (l *lane) outcome(ctx context.Context, s *slot, h *held, o statemachine.Outcome) {
+	switch o {
+	case statemachine.Duplicate:
+		h.known = true
+	case statemachine.Conflict:
+		l.refuse(ctx, s, h, statemachine.Terminal("id_conflict",
+			fmt.Errorf("run %q exists, of machine %s and with another input: this start was not applied", s.run, s.state.Machine)))
+	case statemachine.Ended:
+		l.refuse(ctx, s, h, statemachine.Terminal("run_ended", fmt.Errorf("run %q has ended (%s): the signal %s was not applied", s.run, s.state.Status, h.m.Name)))
+	case statemachine.Early:
+		if p := s.pending(h.m.ID); p != nil && p.RetryAt != nil {
+			s.waiting = max(s.waiting, time.Until(*p.RetryAt))
+		}
+	}
+}
+
+// refuse dead-letters a message that its run cannot take. The letter is
+// stored first; only then is nothing left to do but the ack.
+func (l *lane) refuse(ctx context.Context, s *slot, h *held, err error) {
+	if l.w.deadLetter(ctx, h.m, err) {
+		h.spent = true
+		return
+	}
+	s.waiting = max(s.waiting, l.w.cfg.beat())
+}
+
+// orphans deals with messages for a run that does not exist.
+func (l *lane) orphans(ctx context.Context, s *slot) {
+	if r, err := l.w.ports.Log.Look(ctx, s.run); err != nil || r != nil {
+		s.history, s.again = true, err == nil // the copy was old
+		if err != nil {
+			l.w.trouble("nats", err)
+			s.waiting = max(s.waiting, l.w.cfg.beat())
+		}
+		return
+	}
+	for _, h := range s.held {
+		if h.spent {
+			continue
+		}
+		if h.m.Kind == queue.Signal && tries(h.m) < maxTries {
+			l.postpone(ctx, s, h)
+			continue
+		}
+		l.refuse(ctx, s, h, statemachine.Terminal("unknown_run", fmt.Errorf("there is no run %q", s.run)))
+	}
+}
+
+// stranger deals with a message for a machine that this worker lacks: if
+// another may have it, it comes again; if nobody ever registered it, it is
+// dead-lettered.
+func (l *lane) stranger(ctx context.Context, s *slot, h *held, machine string, version int) {
+	if s.state == nil && s.strange == nil {
+		known, err := l.w.ports.Machines.Known(ctx, machine, version)
+		if err != nil {
+			l.w.trouble("nats", err)
+			s.waiting = max(s.waiting, l.w.cfg.beat())
+			return
+		}
+		if !known {
+			class, text := "unknown_machine", fmt.Errorf("no worker of this fleet knows a machine %q", machine)
+			if version != 0 {
+				class, text = "unknown_version", fmt.Errorf("no worker of this fleet knows version %d of machine %q", version, machine)
+			}
+			l.refuse(ctx, s, h, statemachine.Terminal(class, text))
+			return
+		}
+	}
+	l.postpone(ctx, s, h)
+}
+
+// postpone has a copy of the message come again later, to whoever takes it.
+func (l *lane) postpone(ctx context.Context, s *slot, h *held) {
+	n := tries(h.m) + 1
+	wait := min(5*time.Second<<min(n-1, 4), time.Minute)
+	if err := l.w.ports.Source.Postpone(ctx, h.m, time.Now().Add(wait), n); err != nil {
+		l.w.trouble("nats", err)
+		s.waiting = max(s.waiting, l.w.cfg.beat())
+		return
+	}
+	l.log.Info("postponed a message", logkey.Run, s.run, logkey.Wait, wait, logkey.Tries, n)
+	h.spent = true
+}
+
+func tries(m queue.Message) int {
+	n, _ := strconv.Atoi(m.Headers[triesHeader])
+	return n
+}
+
+// deadLetter stores a letter for a message that no run has; it reports
+// whether it is stored.
+func (w *Worker) deadLetter(ctx context.Context, m queue.Message, cause error) bool {
+	kind := deadletter.KindOther
+	switch m.Kind {
+	case queue.Start:
+		kind = deadletter.KindStart
+	case queue.Signal:
+		kind = deadletter.KindSignal
+	}
+	class := statemachine.ClassOf(cause)
+	headers := m.Headers
+	if m.Kind == queue.Start && m.Fault == nil {
+		headers = with(headers, "Pawl-Run-Id", m.Run) // an id that was made is kept (d26)
+	}
+	l := deadletter.Letter{
+		ID:   fmt.Sprintf("%s-%s-%d-%s", w.incarnation, m.Kind, m.Seq, class),
+		Kind: kind, Machine: m.Machine, Run: m.Run, Class: class, Cause: messageOf(cause),
+		Print: statemachine.Fingerprint(class, []byte(string(m.Kind)+m.Machine)),
+		First: m.Time.UTC(), Last: time.Now().UTC(), Build: w.cfg.Build,
+		Source: m.Subject, SrcSeq: m.Seq, Headers: headers, Body: m.Body,
+	}
+	if err := w.ports.Source.DeadLetter(ctx, l); err != nil {
+		w.trouble("nats", err)
+		return false
+	}
+	w.metrics.letters.WithLabelValues(string(kind), class).Inc()
+	w.log.Warn("dead-lettered a message", logkey.Kind, string(kind), logkey.Run, m.Run, logkey.Class, class, logkey.Cause, l.Cause)
+	return true
+}
+
+// with returns a copy of headers with one more.
+func with(headers map[string]string, key, value string) map[string]string {
+	out := make(map[string]string, len(headers)+1)
+	for k, v := range headers {
+		out[k] = v
+	}
+	out[key] = value
+	return out
+}

@@ -1,0 +1,74 @@
+package worker
+
+import (
+	"context"
+	"sync"
+)
+
+// gate bounds how much of a kind is in hand.
+type gate struct {
+	mu   sync.Mutex
+	free int
+	wake chan struct{} // size 1: a put wakes the one who takes
+}
+
+func newGate(n int) *gate { return &gate{free: n, wake: make(chan struct{}, 1)} }
+
+// take waits until something is free and takes up to n; 0 if ctx ended.
+func (g *gate) take(ctx context.Context, n int) int {
+	for {
+		g.mu.Lock()
+		if got := min(n, g.free); got > 0 {
+			g.free -= got
+			more := g.free > 0
+			g.mu.Unlock()
+			if more {
+				g.signal() // for the next one who waits
+			}
+			return got
+		}
+		g.mu.Unlock()
+		select {
+		case <-g.wake:
+		case <-ctx.Done():
+			return 0
+		}
+	}
+}
+
+// put gives n back.
+func (g *gate) put(n int) {
+	if n <= 0 {
+		return
+	}
+	g.mu.Lock()
+	g.free += n
+	g.mu.Unlock()
+	g.signal()
+}
+
+func (g *gate) signal() {
+	select {
+	case g.wake <- struct{}{}:
+	default:
+	}
+}
+
+// side calls f for 0 … n-1, a bounded number at once, and waits for all.
+func side(n int, f func(i int)) {
+	const most = 64
+	if n == 1 {
+		f(0)
+		return
+	}
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, most) // size: how many at once
+	for i := range n {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			f(i)
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,201 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/pawlrun/pawl/internal/logkey"
+	"github.com/pawlrun/pawl/queue"
+)
+
+// item is what wakes a lane: a message or a handler's return.
+type item struct {
+	run    string
+	held   *held
+	result *result
+}
+
+// lane drives the runs that hash to it, a batch at a time. Only its own
+// goroutine touches its slots. It never waits for a handler.
+type lane struct {
+	w     *Worker
+	in    chan item
+	slots map[string]*slot
+	due   map[string]*slot // those that want to be looked at again, at slot.due
+	log   *slog.Logger
+	calls sync.WaitGroup // handlers started by this lane
+	next  time.Time      // when messages in hand are prolonged next
+}
+
+func newLane(w *Worker) *lane {
+	return &lane{
+		w: w,
+		// A lane reads its channel between two batches only; room for two
+		// batches keeps the pullers busy meanwhile, and more would only age.
+		in:    make(chan item, 2*w.cfg.Batch),
+		slots: map[string]*slot{},
+		due:   map[string]*slot{},
+		log:   w.log,
+	}
+}
+
+// run works until nothing is in hand after stop is closed, or ctx ends. ctx
+// is the context of the lane's work: it outlives the request to stop.
+func (l *lane) run(ctx context.Context, stop <-chan struct{}) {
+	tick := time.NewTimer(0)
+	defer tick.Stop()
+	for {
+		if l.w.stopping() && len(l.slots) == 0 && len(l.in) == 0 {
+			return
+		}
+		tick.Reset(l.wait())
+		active := map[string]*slot{}
+		select {
+		case it := <-l.in:
+			l.accept(it, active)
+			l.drain(active)
+		case <-tick.C:
+		case <-stop:
+			stop = nil // from now on, stopping() says so
+			for run, s := range l.slots {
+				active[run] = s
+			}
+		case <-ctx.Done():
+			l.abandon()
+			return
+		}
+		now := time.Now()
+		for run, s := range l.due {
+			if !s.due.After(now) {
+				active[run] = s
+			}
+		}
+		if len(active) > 0 {
+			l.turn(ctx, active)
+		}
+		l.beat(ctx)
+	}
+}
+
+// drain takes what else is there, up to a batch of runs.
+func (l *lane) drain(active map[string]*slot) {
+	for len(active) < l.w.cfg.Batch {
+		select {
+		case it := <-l.in:
+			l.accept(it, active)
+		default:
+			return
+		}
+	}
+}
+
+func (l *lane) accept(it item, active map[string]*slot) {
+	s := l.slots[it.run]
+	if s == nil {
+		s = &slot{run: it.run, running: map[string]*call{}}
+		l.slots[it.run] = s
+	}
+	active[it.run] = s
+	if it.result != nil {
+		delete(s.running, it.result.call.pending.ID)
+		if !it.result.dropped { // an interrupted one is no attempt; its claim runs out
+			s.results = append(s.results, it.result)
+		}
+		return
+	}
+	if !s.take(it.held) {
+		l.w.settled(it.held)
+	}
+	// A fresh start needs no read: "no record yet" is a copy like any other,
+	// and the append refuses if it is old.
+	if !s.known && it.held.m.Kind == queue.Start && it.held.m.Delivered <= 1 {
+		s.known = true
+	}
+}
+
+// wait is how long the lane may sleep.
+func (l *lane) wait() time.Duration {
+	now := time.Now()
+	until := now.Add(time.Minute)
+	if len(l.slots) > 0 {
+		until = l.next
+		if l.next.Before(now) {
+			until = now.Add(l.w.cfg.beat() / 2)
+		}
+	}
+	for _, s := range l.due {
+		if s.due.Before(until) {
+			until = s.due
+		}
+	}
+	return max(until.Sub(now), 0)
+}
+
+// beat prolongs the messages and claims of handlers that run here, and only
+// those: whoever beats without working keeps a message from coming back.
+func (l *lane) beat(ctx context.Context) {
+	now := time.Now()
+	if now.Before(l.next) {
+		return
+	}
+	l.next = now.Add(l.w.cfg.beat() / 2)
+	var claims []Claim
+	for _, s := range l.slots {
+		for c := range s.calls {
+			if !now.Before(c.over) {
+				continue // past its deadline: others may have it
+			}
+			claims = append(claims, l.w.claim(s.run, c.pending.ID))
+			for _, h := range s.held {
+				if !c.serves(h) || now.Sub(h.beat) < l.w.cfg.beat()/2 {
+					continue
+				}
+				if err := h.m.Beat(); err == nil {
+					h.beat = now
+				}
+			}
+		}
+	}
+	if len(claims) == 0 {
+		return
+	}
+	if err := l.w.ports.Claims.Renew(ctx, claims); err != nil {
+		l.w.trouble("redis", err)
+	}
+}
+
+// forget drops a slot that has nothing in hand.
+func (l *lane) forget(s *slot) {
+	delete(l.slots, s.run)
+	delete(l.due, s.run)
+}
+
+// abandon gives back at once what is still in hand at the end of a stop.
+// Claims are left to run out: letting go of one while its handler may still
+// be at it would open the window they close.
+func (l *lane) abandon() {
+	n := 0
+	for _, s := range l.slots {
+		for _, h := range s.held {
+			_ = h.m.Nak(0)
+			n++
+		}
+	}
+	for {
+		select {
+		case it := <-l.in:
+			if it.held != nil {
+				_ = it.held.m.Nak(0)
+				n++
+			}
+			continue
+		default:
+		}
+		break
+	}
+	if n > 0 {
+		l.log.Info("gave back messages", logkey.Count, n)
+	}
+}

@@ -1,0 +1,211 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/pawlrun/pawl/internal/logkey"
+	"github.com/pawlrun/pawl/queue"
+	"github.com/pawlrun/pawl/statemachine"
+)
+
+// candidate is an effect that a message in hand may resume.
+type candidate struct {
+	s *slot
+	p *statemachine.Pending
+}
+
+// resume goes on with effects that nobody performs: inline ones whose wake is
+// in hand, and queued ones whose message is. Always claim, then look, then
+// call: a look before the claim may be out of date when the claim is granted.
+func (l *lane) resume(ctx context.Context, slots []*slot) {
+	if l.w.stopping() {
+		return
+	}
+	var found []candidate
+	for _, s := range slots {
+		if s.again || s.state == nil || s.strange != nil {
+			continue
+		}
+		found = l.candidates(found, s)
+	}
+	if len(found) == 0 {
+		return
+	}
+	claims := make([]Claim, len(found))
+	for i, c := range found {
+		claims[i] = l.w.claim(c.s.run, c.p.ID)
+	}
+	granted, err := l.w.ports.Claims.Claim(ctx, claims)
+	if err != nil {
+		l.w.trouble("redis", err)
+		for _, c := range found {
+			c.s.waiting = max(c.s.waiting, l.w.cfg.beat())
+		}
+		return
+	}
+	var mine []candidate
+	for i, c := range found {
+		if granted[i].OK {
+			mine = append(mine, c)
+			continue
+		}
+		c.s.waiting = max(c.s.waiting, granted[i].Left)
+	}
+	l.lookAndStart(ctx, mine)
+}
+
+// candidates lists what of a run may be gone on with here and now.
+func (l *lane) candidates(found []candidate, s *slot) []candidate {
+	for i := range s.state.Pending {
+		p := &s.state.Pending[i]
+		if s.running[p.ID] != nil || s.returned(p.ID) {
+			continue
+		}
+		if _, ok := l.w.catalog.Handler(p.Effect); !ok {
+			continue
+		}
+		switch p.Place {
+		case statemachine.Inline:
+			if s.holder(p.Wake) == nil {
+				continue
+			}
+			if left := l.graceLeft(s, p); left > 0 {
+				s.waiting = max(s.waiting, left)
+				continue
+			}
+		case statemachine.Queued:
+			if !s.holdsEffect(p.ID) {
+				continue
+			}
+		default:
+			continue
+		}
+		found = append(found, candidate{s, p})
+	}
+	return found
+}
+
+// returned reports whether a result of the effect is in hand.
+func (s *slot) returned(id string) bool {
+	for _, r := range s.results {
+		if r.call.pending.ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+// holdsEffect reports whether the EFFECTS message of an effect is in hand.
+func (s *slot) holdsEffect(id string) bool {
+	for _, h := range s.held {
+		if h.m.Kind == queue.Effect && h.m.ID == id && !h.spent {
+			return true
+		}
+	}
+	return false
+}
+
+// graceLeft is how long the committer of the record that asks p is still to
+// be left alone. The record's age is taken by the broker's time where the
+// copy knows it.
+func (l *lane) graceLeft(s *slot, p *statemachine.Pending) time.Duration {
+	asked := p.At
+	if p.Rev == s.state.Rev && !s.state.Time.IsZero() {
+		asked = s.state.Time
+	}
+	return l.w.cfg.grace() - time.Since(asked)
+}
+
+// lookAndStart looks at the runs of claimed effects, side by side, and calls
+// what is still pending in its place.
+func (l *lane) lookAndStart(ctx context.Context, mine []candidate) {
+	read := make([]*statemachine.Stored, len(mine))
+	errs := make([]error, len(mine))
+	side(len(mine), func(i int) { read[i], errs[i] = l.w.ports.Log.Look(ctx, mine[i].s.run) })
+	for i, c := range mine {
+		if errs[i] != nil {
+			l.w.trouble("nats", errs[i]) // the claim runs out by itself
+			c.s.waiting = max(c.s.waiting, l.w.cfg.lease())
+			continue
+		}
+		l.looked(ctx, c.s, *c.p, read[i])
+	}
+}
+
+// looked acts on a look that was made after the claim of an effect was.
+func (l *lane) looked(ctx context.Context, s *slot, was statemachine.Pending, r *statemachine.Stored) {
+	if r != nil && r.Seq > s.state.Seq {
+		s.again = true // its outbox, and what else it asks
+	}
+	l.found(s, r)
+	now := s.pending(was.ID)
+	if r != nil && now != nil && now.Place == was.Place {
+		switch {
+		case now.Place == statemachine.Queued && s.holdsEffect(now.ID):
+			l.start(s, now)
+			return
+		case now.Place == statemachine.Inline && s.holder(now.Wake) != nil:
+			if left := l.graceLeft(s, now); left <= 0 || !s.sent.IsZero() && now.Rev == s.state.Rev {
+				l.start(s, now)
+				return
+			} else {
+				s.waiting = max(s.waiting, left)
+			}
+		}
+	}
+	l.release(ctx, s, was.ID)
+}
+
+// confirm looks whether an effect that was claimed with its record, but too
+// late to be called at once, is still pending.
+func (l *lane) confirm(ctx context.Context, s *slot, id string) {
+	if p := s.pending(id); p != nil {
+		l.lookAndStart(ctx, []candidate{{s, p}})
+	}
+}
+
+// release lets go of a claim whose effect is answered, or not ours to do.
+func (l *lane) release(ctx context.Context, s *slot, id string) {
+	if err := l.w.ports.Claims.Release(ctx, []Claim{l.w.claim(s.run, id)}); err != nil {
+		l.w.trouble("redis", err)
+	}
+}
+
+// drop forgets a result that answers nothing any more. Its claim goes: the
+// record that answered the effect is durable.
+func (l *lane) drop(ctx context.Context, s *slot, r *result) {
+	for i, o := range s.results {
+		if o == r {
+			s.results = append(s.results[:i:i], s.results[i+1:]...)
+			break
+		}
+	}
+	l.w.metrics.effects.WithLabelValues(r.call.pending.Effect, string(r.call.pending.Place), "dropped").Inc()
+	l.log.Info("dropped a result", logkey.Run, s.run, logkey.Effect, r.call.pending.Effect, logkey.EffectID, r.call.pending.ID)
+	l.release(ctx, s, r.call.pending.ID)
+}
+
+// start calls a handler beside the lane.
+func (l *lane) start(s *slot, p *statemachine.Pending) {
+	h, ok := l.w.catalog.Handler(p.Effect)
+	if !ok || s.running[p.ID] != nil {
+		return
+	}
+	limit := timeout(p, h)
+	c := &call{pending: *p, seq: s.state.Seq, over: time.Now().Add(limit)}
+	s.running[p.ID] = c
+	l.w.inlineRunning.Add(1)
+	l.w.metrics.running.Inc()
+	logs := s.state.Logs
+	run := s.run
+	l.calls.Go(func() {
+		r := l.w.perform(run, logs, c, h, limit)
+		l.w.inlineRunning.Add(-1)
+		l.w.metrics.running.Dec()
+		select {
+		case l.in <- item{run: run, result: r}:
+		case <-l.w.gone:
+		}
+	})
+}

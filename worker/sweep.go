@@ -1,0 +1,273 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/pawlrun/pawl/internal/logkey"
+	"github.com/pawlrun/pawl/outbox"
+	"github.com/pawlrun/pawl/queue"
+	"github.com/pawlrun/pawl/statemachine"
+)
+
+// sweepBatch is how many runs the sweeper mends together.
+const sweepBatch = 200
+
+// sweeper goes through the last record of every run, partition by partition:
+// quickly once at the start, then slowly and for ever. It is the net under
+// everything that should have happened by itself.
+func (w *Worker) sweeper(ctx context.Context) {
+	pause := time.Duration(0)
+	for {
+		for _, p := range rand.Perm(queue.Partitions) {
+			if !w.health.well(ctx) || !rest(ctx, pause) {
+				return
+			}
+			if err := w.sweepPartition(ctx, p); err != nil && ctx.Err() == nil {
+				w.trouble("nats", err)
+			}
+		}
+		pause = w.cfg.SweepEvery / queue.Partitions
+	}
+}
+
+// rest waits; false if ctx ended.
+func rest(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (w *Worker) sweepPartition(ctx context.Context, partition int) error {
+	var batch []*statemachine.Stored
+	for r, err := range w.ports.Log.Sweep(ctx, partition) {
+		if errors.Is(err, statemachine.ErrFormat) {
+			w.metrics.sweeps.WithLabelValues("strange").Inc()
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		// Younger records are their committer's business.
+		if r.Tomb != nil || time.Since(r.Time) < w.cfg.grace() {
+			continue
+		}
+		if batch = append(batch, r); len(batch) == sweepBatch {
+			if err := w.mend(ctx, batch); err != nil {
+				return err
+			}
+			batch = nil
+		}
+	}
+	return w.mend(ctx, batch)
+}
+
+// mend brings Redis up to date, publishes outboxes that were not, issues
+// messages again that are gone, and turns inline effects that nobody claims
+// into queued ones.
+func (w *Worker) mend(ctx context.Context, batch []*statemachine.Stored) error {
+	if len(batch) == 0 {
+		return nil
+	}
+	if err := w.mendShadow(ctx, batch); err != nil {
+		return err
+	}
+	if err := w.mendOutboxes(ctx, batch); err != nil {
+		return err
+	}
+	if err := w.mendMessages(ctx, batch); err != nil {
+		return err
+	}
+	return w.mendInline(ctx, batch)
+}
+
+func (w *Worker) mendShadow(ctx context.Context, batch []*statemachine.Stored) error {
+	runs := make([]string, len(batch))
+	for i, r := range batch {
+		runs[i] = r.Run
+	}
+	copies, err := w.ports.Shadow.Load(ctx, runs)
+	if err != nil {
+		w.trouble("redis", err)
+		return nil
+	}
+	var saves []Save
+	for i, r := range batch {
+		c := copies[i]
+		if c != nil && c.Seq >= r.Seq {
+			continue
+		}
+		if c == nil && r.Status.Ended() {
+			continue // its copy has expired, as it should
+		}
+		w.metrics.sweeps.WithLabelValues("copy").Inc()
+		saves = append(saves, Save{Stored: r, Owner: w.cfg.ID, Lease: w.cfg.lease()})
+	}
+	if len(saves) == 0 {
+		return nil
+	}
+	if _, err := w.ports.Shadow.Save(ctx, saves); err != nil {
+		w.trouble("redis", err)
+	}
+	return nil
+}
+
+// mendOutboxes publishes what is not known to be published. A hint may be
+// lost: then it is published twice, which harms nothing.
+func (w *Worker) mendOutboxes(ctx context.Context, batch []*statemachine.Stored) error {
+	var runs []string
+	var open []*statemachine.Stored
+	for _, r := range batch {
+		if len(r.Outbox) > 0 {
+			runs, open = append(runs, r.Run), append(open, r)
+		}
+	}
+	if len(open) == 0 {
+		return nil
+	}
+	copies, err := w.ports.Shadow.Load(ctx, runs)
+	if err != nil {
+		w.trouble("redis", err)
+		copies = make([]*Copy, len(open))
+	}
+	var unsure []*statemachine.Stored
+	for i, r := range open {
+		if c := copies[i]; c == nil || c.Flushed != r.Txid {
+			unsure = append(unsure, r)
+		}
+	}
+	if len(unsure) == 0 {
+		return nil
+	}
+	w.metrics.sweeps.WithLabelValues("outbox").Add(float64(len(unsure)))
+	items := outbox.Items(unsure...)
+	if err := errors.Join(w.ports.Mail.Publish(ctx, items)...); err != nil {
+		return err
+	}
+	hints := make([]Hint, len(unsure))
+	for i, r := range unsure {
+		hints[i] = Hint{Run: r.Run, Txid: r.Txid}
+	}
+	if err := w.ports.Shadow.Flushed(ctx, hints); err != nil {
+		w.trouble("redis", err)
+	}
+	return nil
+}
+
+// mendMessages issues again the messages that pending work waits for and that
+// are no longer stored: of queued effects, and of timers.
+func (w *Worker) mendMessages(ctx context.Context, batch []*statemachine.Stored) error {
+	var items []outbox.Item
+	for _, r := range batch {
+		for i := range r.Pending {
+			p := &r.Pending[i]
+			e := statemachine.Entry{Kind: statemachine.EntryEffect, ID: p.ID, Effect: p.Effect}
+			switch p.Place {
+			case statemachine.Queued:
+			case statemachine.Retry:
+				e.Kind, e.Try, e.Due = statemachine.EntryTimer, p.Try, p.RetryAt
+			default:
+				continue
+			}
+			items = append(items, outbox.Item{Run: r.Run, Machine: r.Machine, State: r.To, Seq: r.Seq, Txid: r.Txid, Entry: e})
+		}
+	}
+	if len(items) == 0 {
+		return nil
+	}
+	stored, err := w.ports.Mail.Stored(ctx, items)
+	if err != nil {
+		return err
+	}
+	var gone []outbox.Item
+	for i, it := range items {
+		if !stored[i] {
+			gone = append(gone, it)
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	w.metrics.sweeps.WithLabelValues("message").Add(float64(len(gone)))
+	w.log.Warn("issued lost messages again", logkey.Count, len(gone))
+	return errors.Join(w.ports.Mail.Publish(ctx, gone)...)
+}
+
+// mendInline turns inline effects that nobody claims into queued ones: a
+// record first, then their messages from its outbox.
+func (w *Worker) mendInline(ctx context.Context, batch []*statemachine.Stored) error {
+	for _, r := range batch {
+		var free []string
+		for i := range r.Pending {
+			if p := &r.Pending[i]; p.Place == statemachine.Inline {
+				free = append(free, p.ID)
+			}
+		}
+		if len(free) == 0 {
+			continue
+		}
+		if err := w.requeue(ctx, r, free); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// requeue claims effects, so that nobody resumes them meanwhile, and appends
+// the record that hands them to the fleet.
+func (w *Worker) requeue(ctx context.Context, r *statemachine.Stored, effects []string) error {
+	def, ok := w.catalog.Definition(r.Machine, r.Version)
+	if !ok || def.Hash != r.Def {
+		return nil // those who have the machine sweep, too
+	}
+	claims := make([]Claim, len(effects))
+	for i, e := range effects {
+		claims[i] = w.claim(r.Run, e)
+	}
+	granted, err := w.ports.Claims.Claim(ctx, claims)
+	if err != nil {
+		w.trouble("redis", err)
+		return nil
+	}
+	f := def.Begin(r.Run, r, statemachine.Env{Now: time.Now().UTC(), Build: w.cfg.Build, By: w.cfg.ID})
+	var mine []Claim
+	for i, e := range effects {
+		if !granted[i].OK {
+			continue
+		}
+		mine = append(mine, claims[i])
+		if _, err := f.Apply(statemachine.Event{ID: statemachine.QueueEventID(e), Kind: statemachine.EventQueue, Effect: e, At: time.Now().UTC()}); err != nil {
+			return err
+		}
+	}
+	if len(mine) == 0 {
+		return nil
+	}
+	defer func() { _ = w.ports.Claims.Release(ctx, mine) }()
+	sealed, err := f.Seal()
+	if err != nil {
+		return err
+	}
+	a := w.ports.Log.Append(ctx, []Append{{Record: sealed.Record, Bytes: sealed.Bytes}})[0]
+	if a.Err != nil || a.Last != nil {
+		return a.Err // lost: the run moves, so it is in good hands
+	}
+	w.metrics.sweeps.WithLabelValues("requeued").Add(float64(len(mine)))
+	w.log.Info("handed inline effects to the fleet", logkey.Run, r.Run, logkey.Count, len(mine))
+	rec := &sealed.Stored
+	rec.Seq = a.Seq
+	if _, err := w.ports.Shadow.Save(ctx, []Save{{Stored: rec, Owner: w.cfg.ID, Lease: w.cfg.lease()}}); err != nil {
+		w.trouble("redis", err)
+	}
+	return errors.Join(w.ports.Mail.Publish(ctx, outbox.Items(rec))...)
+}

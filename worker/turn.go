@@ -1,0 +1,580 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/pawlrun/pawl/internal/logkey"
+	"github.com/pawlrun/pawl/outbox"
+	"github.com/pawlrun/pawl/queue"
+	"github.com/pawlrun/pawl/statemachine"
+)
+
+// maxRounds bounds how often a batch is gone through before runs that keep
+// losing their appends wait a moment.
+const maxRounds = 8
+
+// turn drives a batch of runs until each waits for something else.
+func (l *lane) turn(ctx context.Context, active map[string]*slot) {
+	slots := make([]*slot, 0, len(active))
+	for _, s := range active {
+		s.due = time.Time{}
+		delete(l.due, s.run)
+		slots = append(slots, s)
+	}
+	for round := 0; len(slots) > 0 && round < maxRounds; round++ {
+		for _, s := range slots {
+			s.again, s.fold, s.waiting = false, nil, 0
+		}
+		if !l.load(ctx, slots) {
+			l.giveBack(slots)
+			return
+		}
+		slots = l.drive(ctx, slots)
+	}
+	for _, s := range slots { // lost too often: somebody else is at it
+		l.later(s, time.Duration(rand.Int64N(int64(50*time.Millisecond))))
+	}
+}
+
+// drive goes through one round of the protocol and returns the runs that need
+// another.
+func (l *lane) drive(ctx context.Context, slots []*slot) []*slot {
+	l.flush(ctx, slots)
+	l.seal(ctx, slots)
+	for _, s := range slots {
+		l.foldSlot(ctx, s)
+	}
+	l.append(ctx, slots)
+	l.save(ctx, slots)
+	l.resume(ctx, slots)
+	l.flush(ctx, slots)
+	var again []*slot
+	for _, s := range slots {
+		if s.again {
+			again = append(again, s)
+			continue
+		}
+		l.settle(s)
+	}
+	return again
+}
+
+// load gives every slot a state: what the lane has seen, else the Redis copy,
+// else the last record, else none. It reports whether it could.
+func (l *lane) load(ctx context.Context, slots []*slot) bool {
+	var cold, deep []*slot
+	for _, s := range slots {
+		switch {
+		case s.history:
+			deep = append(deep, s)
+		case !s.known:
+			cold = append(cold, s)
+		}
+	}
+	if len(cold) > 0 {
+		copies, err := l.w.ports.Shadow.Load(ctx, names(cold))
+		if err != nil {
+			l.w.trouble("redis", err)
+			return false
+		}
+		var missing []*slot
+		for i, s := range cold {
+			if c := copies[i]; c != nil {
+				l.w.metrics.loads.WithLabelValues("hit").Inc()
+				s.see(&c.Stored, time.Time{})
+				s.known, s.flushed = true, c.Flushed
+				continue
+			}
+			l.w.metrics.loads.WithLabelValues("miss").Inc()
+			missing = append(missing, s)
+		}
+		if len(missing) > 0 {
+			last, err := l.w.ports.Log.Last(ctx, names(missing))
+			if err != nil {
+				l.w.trouble("nats", err)
+				return false
+			}
+			for i, s := range missing {
+				l.found(s, last[i])
+			}
+			l.repair(ctx, missing)
+		}
+	}
+	return l.lookAll(ctx, deep, func(s *slot, r *statemachine.Stored) { s.history = false; l.found(s, r) }) && l.repair(ctx, deep)
+}
+
+// found takes what HISTORY says.
+func (l *lane) found(s *slot, r *statemachine.Stored) {
+	s.known = true
+	if r != nil {
+		s.see(r, time.Time{})
+	}
+}
+
+// repair writes to Redis what had to be read from HISTORY.
+func (l *lane) repair(ctx context.Context, slots []*slot) bool {
+	var saves []Save
+	for _, s := range slots {
+		if s.state != nil {
+			saves = append(saves, Save{Stored: s.state, Owner: l.w.cfg.ID, Lease: l.w.cfg.lease()})
+		}
+	}
+	if len(saves) == 0 {
+		return true
+	}
+	if _, err := l.w.ports.Shadow.Save(ctx, saves); err != nil {
+		l.w.trouble("redis", err)
+		return false
+	}
+	return true
+}
+
+// lookAll reads the last records of runs from the leader, side by side.
+func (l *lane) lookAll(ctx context.Context, slots []*slot, then func(*slot, *statemachine.Stored)) bool {
+	if len(slots) == 0 {
+		return true
+	}
+	read := make([]*statemachine.Stored, len(slots))
+	errs := make([]error, len(slots))
+	side(len(slots), func(i int) { read[i], errs[i] = l.w.ports.Log.Look(ctx, slots[i].run) })
+	ok := true
+	for i, s := range slots {
+		if err := errs[i]; err != nil {
+			if errors.Is(err, statemachine.ErrFormat) {
+				s.strange = err
+				continue
+			}
+			l.w.trouble("nats", err)
+			ok = false
+			continue
+		}
+		then(s, read[i])
+	}
+	return ok
+}
+
+// flush publishes the outboxes of the slots' states, unless that is known to
+// be done, and notes it.
+func (l *lane) flush(ctx context.Context, slots []*slot) {
+	var items []outbox.Item
+	var of []*slot
+	for _, s := range slots {
+		if s.isFlushed() {
+			continue
+		}
+		for _, it := range outbox.Items(s.state) {
+			items, of = append(items, it), append(of, s)
+		}
+	}
+	if len(items) == 0 {
+		return
+	}
+	failed := map[*slot]bool{}
+	for i, err := range l.w.ports.Mail.Publish(ctx, items) {
+		if err != nil {
+			failed[of[i]] = true
+			l.w.trouble("nats", err)
+		}
+	}
+	var hints []Hint
+	for _, s := range of {
+		if failed[s] || s.flushed == s.state.Txid {
+			continue
+		}
+		s.flushed = s.state.Txid
+		hints = append(hints, Hint{Run: s.run, Txid: s.state.Txid})
+	}
+	for i, it := range items {
+		if it.Entry.Kind == statemachine.EntryLetter && !failed[of[i]] {
+			l.w.metrics.letters.WithLabelValues("effect", of[i].state.Cause.Class).Inc()
+		}
+	}
+	if len(hints) == 0 {
+		return
+	}
+	if err := l.w.ports.Shadow.Flushed(ctx, hints); err != nil {
+		l.w.trouble("redis", err) // the next one to load the run flushes again
+	}
+}
+
+// foldSlot folds what is at hand into the run's next record, if there is
+// anything to fold.
+func (l *lane) foldSlot(ctx context.Context, s *slot) {
+	if !s.isFlushed() {
+		l.later(s, l.w.cfg.beat()) // its outbox first (I5)
+		return
+	}
+	def := l.definition(ctx, s)
+	if def == nil {
+		return
+	}
+	for _, h := range s.held {
+		if s.state != nil && h.m.Asked > s.state.Seq {
+			s.history, s.again = true, true // the copy is older than what the message knows
+			return
+		}
+	}
+	l.fold(ctx, s, def, false)
+}
+
+// fold builds the record; single means: of one event only, to find out which
+// one of several makes it too large.
+func (l *lane) fold(ctx context.Context, s *slot, def *statemachine.Definition, single bool) {
+	f := def.Begin(s.run, s.state, l.env(s))
+	if s.sealed != nil && s.state != nil && s.sealed.fits(s.state) {
+		f.SealLog(s.sealed.log, s.sealed.head, s.sealed.count)
+	}
+	out := &folded{single: single}
+	n := 0
+	enough := func() bool { return single && n > 0 }
+	for _, r := range append([]*result(nil), s.results...) {
+		if enough() {
+			break
+		}
+		switch o, err := f.Apply(l.resultEvent(s, r)); {
+		case err != nil: // the machine cannot take this result
+			r.fail(err)
+			if o, err := f.Apply(l.resultEvent(s, r)); err != nil || o != statemachine.Applied {
+				l.log.Error("could not apply a failure", logkey.Run, s.run, logkey.Error, err)
+				continue
+			}
+			n++
+			out.results = append(out.results, r)
+		case o == statemachine.Applied:
+			n++
+			out.results = append(out.results, r)
+		default:
+			l.drop(ctx, s, r)
+		}
+	}
+	var last *held
+	for _, h := range startsFirst(s.held) {
+		if enough() {
+			break
+		}
+		if h.event == nil || h.spent {
+			continue
+		}
+		o, err := f.Apply(*h.event)
+		switch {
+		case err != nil:
+			l.refuse(ctx, s, h, err)
+		case o == statemachine.Applied:
+			n++
+			last = h
+			out.held = append(out.held, h)
+		default:
+			l.outcome(ctx, s, h, o)
+		}
+	}
+	if n == 0 {
+		n = l.letGo(s, f)
+	}
+	if n == 0 {
+		return
+	}
+	sealed, err := f.Seal()
+	var limit *statemachine.LimitError
+	switch {
+	case err == nil:
+		out.sealed = sealed
+		s.fold = out
+		l.claims(s, out)
+	case errors.As(err, &limit) && n > 1:
+		l.fold(ctx, s, def, true)
+	case len(out.results) > 0:
+		r := out.results[0]
+		if r.err != nil {
+			l.log.Error("could not park a run", logkey.Run, s.run, logkey.Error, err)
+			l.later(s, l.w.cfg.Retry.Max)
+			return
+		}
+		r.fail(err)
+		l.fold(ctx, s, def, true)
+	case last != nil:
+		l.refuse(ctx, s, last, statemachine.Terminal("too_large", err))
+	}
+}
+
+// claims lists what the record asks to be done inline here, and what it
+// answers.
+func (l *lane) claims(s *slot, out *folded) {
+	next := out.sealed.Record
+	if !l.w.stopping() {
+		for i := range next.Pending {
+			p := &next.Pending[i]
+			if p.Place == statemachine.Inline && p.Rev == next.Rev && s.running[p.ID] == nil && s.holder(p.Wake) != nil {
+				out.claims = append(out.claims, p.ID)
+			}
+		}
+	}
+	for _, r := range out.results {
+		out.release = append(out.release, r.call.pending.ID)
+	}
+}
+
+// env is what a fold needs of the world.
+func (l *lane) env(s *slot) statemachine.Env {
+	inline := len(s.running)
+	return statemachine.Env{
+		Now: time.Now().UTC(), Build: l.w.cfg.Build, By: l.w.cfg.ID,
+		Place: func(p *statemachine.Pending) statemachine.Place {
+			if inline >= l.w.cfg.InlinePerRun || !l.inline(s, p) {
+				return statemachine.Queued
+			}
+			inline++
+			return statemachine.Inline
+		},
+	}
+}
+
+// inline decides where a new effect is performed (d35).
+func (l *lane) inline(s *slot, p *statemachine.Pending) bool {
+	h, ok := l.w.catalog.Handler(p.Effect)
+	if !ok || h.Policy.Queued || l.w.stopping() || p.Attempt > 1 || timeout(p, h) > time.Minute {
+		return false
+	}
+	if l.w.inlineRunning.Load() >= int64(l.w.cfg.InlineMax) || p.Depth >= l.w.cfg.WakeDepth {
+		return false
+	}
+	holder := s.holder(p.Wake) // nobody else goes on with it, so do not ask what would only wait
+	return holder != nil && time.Since(holder.m.Time) < l.w.cfg.WakeAge
+}
+
+// letGo hands the inline effects that are not under way here, and will not
+// be, to the fleet: in a stop, and where this worker lacks the handler.
+func (l *lane) letGo(s *slot, f *statemachine.Fold) int {
+	if s.state == nil {
+		return 0
+	}
+	n := 0
+	for i := range s.state.Pending {
+		p := &s.state.Pending[i]
+		_, able := l.w.catalog.Handler(p.Effect)
+		if p.Place != statemachine.Inline || able && !l.w.stopping() || s.running[p.ID] != nil || s.holder(p.Wake) == nil {
+			continue
+		}
+		if left := l.graceLeft(s, p); left > 0 && s.sent.IsZero() {
+			s.waiting = max(s.waiting, left) // another's fresh record
+			continue
+		}
+		o, err := f.Apply(statemachine.Event{ID: statemachine.QueueEventID(p.ID), Kind: statemachine.EventQueue, Effect: p.ID, At: time.Now().UTC()})
+		if err == nil && o == statemachine.Applied {
+			n++
+		}
+	}
+	return n
+}
+
+// append commits the records of the round.
+func (l *lane) append(ctx context.Context, slots []*slot) {
+	var appends []Append
+	var of []*slot
+	for _, s := range slots {
+		if s.fold == nil {
+			continue
+		}
+		if b := s.fold.sealed.Blobs; len(b) > 0 {
+			if err := l.w.ports.Blobs.Put(ctx, s.run, b); err != nil {
+				l.w.trouble("nats", err)
+				s.fold = nil
+				l.later(s, l.w.cfg.beat())
+				continue
+			}
+		}
+		appends = append(appends, Append{Record: s.fold.sealed.Record, Bytes: s.fold.sealed.Bytes})
+		of = append(of, s)
+	}
+	if len(appends) == 0 {
+		return
+	}
+	l.w.metrics.batch.Observe(float64(len(appends)))
+	limit, cancel := context.WithTimeout(ctx, l.w.cfg.AckWait)
+	defer cancel()
+	for i, a := range l.w.ports.Log.Append(limit, appends) {
+		s := of[i]
+		switch {
+		case a.Err == nil && a.Last == nil:
+			l.committed(s, a)
+		case a.Last != nil:
+			l.w.metrics.appends.WithLabelValues("lost").Inc()
+			s.fold, s.again = nil, true
+			s.see(a.Last, time.Time{})
+		default:
+			l.w.metrics.appends.WithLabelValues("failed").Inc()
+			if errors.Is(a.Err, ErrTooLarge) {
+				l.log.Error("record refused as too large", logkey.Run, s.run, logkey.Error, a.Err)
+			}
+			l.w.trouble("nats", a.Err)
+			s.fold, s.history = nil, true
+			l.later(s, l.w.cfg.beat())
+		}
+	}
+}
+
+// committed takes the record that was appended as the state.
+func (l *lane) committed(s *slot, a Appended) {
+	l.w.metrics.appends.WithLabelValues("committed").Inc()
+	rec := &s.fold.sealed.Stored
+	rec.Seq = a.Seq
+	s.sealed = nil
+	s.see(rec, a.Sent)
+	s.again = s.fold.single // the other events are still to be applied
+	for _, h := range s.fold.held {
+		h.known = true
+	}
+	if len(rec.Outbox) == 0 {
+		s.flushed = rec.Txid
+	}
+	l.w.metrics.transitions.WithLabelValues(rec.Machine, rec.To).Inc()
+	for _, r := range s.fold.results {
+		l.w.metrics.step.Observe(time.Since(r.call.pending.At).Seconds())
+	}
+	keep := s.results[:0]
+	for _, r := range s.results {
+		if !contains(s.fold.release, r.call.pending.ID) {
+			keep = append(keep, r)
+		}
+	}
+	clear(s.results[len(keep):])
+	s.results = keep
+}
+
+// save writes the Redis copies, takes the claims, and starts what was
+// granted: at once if the append was sent less than F ago, else after a look.
+func (l *lane) save(ctx context.Context, slots []*slot) {
+	var saves []Save
+	var of []*slot
+	for _, s := range slots {
+		if s.fold == nil {
+			continue
+		}
+		saves = append(saves, Save{Stored: s.state, Claim: s.fold.claims, Release: s.fold.release, Owner: l.w.cfg.ID, Lease: l.w.cfg.lease()})
+		of = append(of, s)
+	}
+	if len(saves) == 0 {
+		return
+	}
+	answers, err := l.w.ports.Shadow.Save(ctx, saves)
+	if err != nil {
+		l.w.trouble("redis", err) // committed all the same; no effect starts without a claim
+		return
+	}
+	for i, s := range of {
+		a := answers[i]
+		if a.Newer > s.state.Seq {
+			s.history, s.again = true, true
+			continue
+		}
+		for j, id := range s.fold.claims {
+			if j >= len(a.Granted) || !a.Granted[j] {
+				continue
+			}
+			if time.Since(s.sent) < l.w.cfg.fresh() {
+				l.start(s, s.pending(id))
+				continue
+			}
+			l.confirm(ctx, s, id)
+		}
+	}
+}
+
+// settle acks what may be acked, and keeps or gives back the rest. A message
+// is kept only while something of it goes on here.
+func (l *lane) settle(s *slot) {
+	keep := s.held[:0]
+	for _, h := range s.held {
+		switch {
+		case s.mayAck(h):
+			if err := h.m.Ack(); err != nil {
+				l.log.Debug("could not ack", logkey.Run, s.run, logkey.Error, err)
+			}
+			l.w.settled(h)
+		case l.busy(s, h):
+			keep = append(keep, h)
+		default:
+			_ = h.m.Nak(max(s.waiting, 20*time.Millisecond))
+			l.w.settled(h)
+		}
+	}
+	clear(s.held[len(keep):])
+	s.held = keep
+	if s.empty() {
+		l.forget(s)
+	}
+}
+
+// busy reports whether something of a message goes on here.
+func (l *lane) busy(s *slot, h *held) bool {
+	for c := range s.calls {
+		if c.serves(h) {
+			return true
+		}
+	}
+	return false
+}
+
+// giveBack returns messages when the stores are away, and keeps results:
+// they are recorded when the stores are back.
+func (l *lane) giveBack(slots []*slot) {
+	for _, s := range slots {
+		s.history = s.known
+		s.waiting = l.w.cfg.beat()
+		if len(s.running) > 0 || len(s.results) > 0 {
+			l.later(s, l.w.cfg.beat())
+			continue
+		}
+		for _, h := range s.held {
+			_ = h.m.Nak(l.w.cfg.beat())
+			l.w.settled(h)
+		}
+		s.held = nil
+		l.forget(s)
+	}
+}
+
+// later has the run looked at again after d.
+func (l *lane) later(s *slot, d time.Duration) {
+	at := time.Now().Add(d)
+	if s.due.IsZero() || at.Before(s.due) {
+		s.due = at
+		l.due[s.run] = s
+	}
+	s.waiting = max(s.waiting, d)
+}
+
+// definition returns the machine that the run, or the start in hand, needs.
+// If this worker lacks it, the messages go to those who have it.
+func (l *lane) definition(ctx context.Context, s *slot) *statemachine.Definition {
+	name, version, hash := "", 0, ""
+	switch {
+	case s.state != nil:
+		name, version, hash = s.state.Machine, s.state.Version, s.state.Def
+	default:
+		for _, h := range s.held {
+			if h.m.Kind == queue.Start && !h.spent {
+				name, version = h.m.Machine, h.m.Version
+				break
+			}
+		}
+	}
+	if name == "" && s.strange == nil {
+		l.orphans(ctx, s) // messages for a run that does not exist
+		return nil
+	}
+	def, ok := l.w.catalog.Definition(name, version)
+	if ok && s.strange == nil && (hash == "" || hash == def.Hash) {
+		return def
+	}
+	l.w.metrics.orphans.WithLabelValues(name, strconv.Itoa(version)).Inc()
+	for _, h := range s.held {
+		if !h.spent {
+			l.stranger(ctx, s, h, name, version)
+		}
+	}
+	return nil
+}

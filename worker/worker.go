@@ -1,0 +1,258 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pawlrun/pawl/internal/logkey"
+	"github.com/pawlrun/pawl/queue"
+	"github.com/pawlrun/pawl/statemachine"
+)
+
+// Worker drives the runs of a fleet, together with the others of its kind.
+type Worker struct {
+	cfg         Config
+	ports       Ports
+	catalog     *statemachine.Catalog
+	incarnation string
+	log         *slog.Logger
+	metrics     *metrics
+	health      *health
+	lanes       []*lane
+
+	starts  *gate            // starts in hand
+	effects map[string]*gate // effects in hand, by type
+	others  *gate            // signals, events and due timers in hand
+
+	inlineRunning atomic.Int64
+	stop          chan struct{}   // closed when a stop begins
+	gone          chan struct{}   // closed when the lanes are
+	pull          context.Context // ends when a stop begins
+	work          context.Context // ends when what is in hand is given up
+	handlers      context.Context // ends when handlers are cancelled
+}
+
+// New returns a worker for a catalogue. Incarnation names the streams it
+// works on; it is part of the ids of letters.
+func New(cfg Config, catalog *statemachine.Catalog, ports Ports, incarnation string) (*Worker, error) {
+	cfg = cfg.withDefaults()
+	if err := errors.Join(cfg.validate(), catalog.Check()); err != nil {
+		return nil, err
+	}
+	w := &Worker{
+		cfg: cfg, ports: ports, catalog: catalog, incarnation: incarnation,
+		log:     cfg.Logger.With(logkey.Component, "worker"),
+		metrics: newMetrics(cfg.Registry), health: newHealth(cfg.Ready),
+		starts: newGate(cfg.InFlight), others: newGate(cfg.InFlight), effects: map[string]*gate{},
+		stop: make(chan struct{}), gone: make(chan struct{}),
+	}
+	for _, e := range catalog.Effects() {
+		w.effects[e] = newGate(cfg.QueuedMax)
+	}
+	for range cfg.Lanes {
+		w.lanes = append(w.lanes, newLane(w))
+	}
+	return w, nil
+}
+
+// Run works until ctx ends, then stops in stages: it stops pulling; lets
+// handlers finish, recording their results and handing what they ask next to
+// the fleet; at StopTimeout cancels them, which is no attempt; gives the rest
+// back at once. It returns nil on an orderly end, and only after everything
+// it started has, but for handlers that ignore their context.
+func (w *Worker) Run(ctx context.Context) error {
+	w.pull = ctx
+	base := context.WithoutCancel(ctx)
+	work, giveUp := context.WithCancel(base)
+	handlers, interrupt := context.WithCancelCause(base)
+	defer giveUp()
+	defer interrupt(errStopping)
+	w.work, w.handlers = work, handlers
+
+	if err := w.register(ctx); err != nil {
+		return err
+	}
+	var lanes, duties sync.WaitGroup
+	for _, l := range w.lanes {
+		lanes.Go(func() { l.run(work, w.stop) })
+	}
+	for _, c := range w.consumers() {
+		duties.Go(func() { w.puller(ctx, c) })
+	}
+	duties.Go(func() { w.sweeper(ctx) })
+	probing, endProbe := context.WithCancel(work)
+	probe := sync.WaitGroup{}
+	probe.Go(func() { w.probe(probing) })
+	w.log.Info("worker started", logkey.Worker, w.cfg.ID)
+
+	<-ctx.Done()
+	w.log.Info("worker stopping", logkey.Running, w.inlineRunning.Load())
+	duties.Wait()
+	close(w.stop)
+	done := make(chan struct{})
+	go func() { lanes.Wait(); close(done) }()
+	stages := []struct {
+		wait time.Duration
+		then func()
+	}{
+		{w.cfg.StopTimeout, func() { interrupt(errStopping) }},
+		{hungAfter + time.Second, giveUp},
+		{w.cfg.AckWait, func() {}},
+	}
+	for _, st := range stages {
+		t := time.NewTimer(st.wait)
+		select {
+		case <-done:
+			t.Stop()
+		case <-t.C:
+			st.then()
+			continue
+		}
+		break
+	}
+	close(w.gone)
+	endProbe()
+	probe.Wait()
+	w.log.Info("worker stopped", logkey.Worker, w.cfg.ID)
+	return nil
+}
+
+// stopping reports whether a stop has begun.
+func (w *Worker) stopping() bool {
+	select {
+	case <-w.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// ending reports whether Run was asked to end.
+func (w *Worker) ending() bool { return w.pull.Err() != nil }
+
+// register makes the catalogue's definitions known to the fleet. One name and
+// version stands for one definition: another one is refused.
+func (w *Worker) register(ctx context.Context) error {
+	var errs []error
+	for _, d := range w.catalog.Definitions() {
+		hash, err := w.ports.Machines.Register(ctx, d.Name, d.Version, d.Hash)
+		switch {
+		case err != nil:
+			return fmt.Errorf("register machine %s version %d: %w", d.Name, d.Version, err)
+		case hash != d.Hash:
+			errs = append(errs, fmt.Errorf("machine %s version %d differs from the one the fleet runs (%s, registered %s): give it a new version", d.Name, d.Version, d.Hash, hash))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// consumer is a queue to pull from, with what bounds it.
+type consumer struct {
+	name string
+	gate *gate
+}
+
+func (w *Worker) consumers() []consumer {
+	all := []consumer{{"start", w.starts}, {"signal", w.others}, {"event", w.others}, {"due", w.others}}
+	for _, e := range w.catalog.Effects() {
+		all = append(all, consumer{"effect-" + strings.ReplaceAll(e, ".", "+"), w.effects[e]})
+	}
+	return all
+}
+
+// puller fetches from one queue and hands the messages to the lanes.
+func (w *Worker) puller(ctx context.Context, c consumer) {
+	for w.health.well(ctx) {
+		n := c.gate.take(ctx, w.cfg.Batch)
+		if n == 0 {
+			return
+		}
+		messages, err := w.ports.Source.Fetch(ctx, c.name, n, 2*time.Second)
+		c.gate.put(n - len(messages))
+		if err != nil && ctx.Err() == nil {
+			w.trouble("nats", fmt.Errorf("fetch from %s: %w", c.name, err))
+		}
+		for i, m := range messages {
+			if !w.hand(ctx, c.gate, m) {
+				for _, m := range messages[i:] { // a stop began: give them back at once
+					_ = m.Nak(0)
+				}
+				c.gate.put(len(messages) - i)
+				return
+			}
+		}
+	}
+}
+
+// hand gives a message to its lane; false if a stop began.
+func (w *Worker) hand(ctx context.Context, g *gate, m queue.Message) bool {
+	h, err := admit(m)
+	h.gate = g
+	if err != nil {
+		if w.deadLetter(w.work, m, err) {
+			_ = m.Ack()
+		} else {
+			_ = m.Nak(w.cfg.beat())
+		}
+		g.put(1)
+		return true
+	}
+	w.metrics.held.Inc()
+	select {
+	case w.lane(m.Run).in <- item{run: m.Run, held: h}:
+		return true
+	case <-ctx.Done():
+		w.metrics.held.Dec()
+		return false
+	}
+}
+
+// settled notes that a message is out of hand.
+func (w *Worker) settled(h *held) {
+	w.metrics.held.Dec()
+	h.gate.put(1)
+}
+
+// lane returns the lane that a run belongs to in this worker.
+func (w *Worker) lane(run string) *lane {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(run))
+	return w.lanes[int(h.Sum32()%uint32(len(w.lanes)))]
+}
+
+func (w *Worker) claim(run, effect string) Claim {
+	return Claim{Run: run, Effect: effect, Owner: w.cfg.ID, Lease: w.cfg.lease()}
+}
+
+// messageOf is the text of an error, bounded, for people.
+func messageOf(err error) string {
+	s := err.Error()
+	if len(s) > statemachine.MaxMessage {
+		s = strings.ToValidUTF8(s[:statemachine.MaxMessage-3], "") + "…"
+	}
+	return s
+}
+
+func names(slots []*slot) []string {
+	out := make([]string, len(slots))
+	for i, s := range slots {
+		out[i] = s.run
+	}
+	return out
+}
+
+func contains(all []string, one string) bool {
+	for _, s := range all {
+		if s == one {
+			return true
+		}
+	}
+	return false
+}

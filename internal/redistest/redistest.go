@@ -1,0 +1,220 @@
+// Package redistest starts private Redis servers for tests: the in-process
+// stand-in always, and a real one, alone and as a cluster, where the machine
+// has one.
+package redistest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// Kind is a kind of server.
+type Kind string
+
+// The kinds of servers.
+const (
+	Mini    Kind = "miniredis" // the in-process stand-in
+	Real    Kind = "redis"     // redis-server on a unix socket
+	Cluster Kind = "cluster"   // redis-server in cluster mode, one node with all slots
+)
+
+// startWithin bounds the start of a server on a busy machine.
+const startWithin = 30 * time.Second
+
+// Server is a running server; it ends with the test.
+type Server struct {
+	Kind Kind
+	Addr string               // host:port, or the path of a socket
+	Mini *miniredis.Miniredis // set if Kind is Mini
+}
+
+// Kinds returns the kinds that this machine can run. Without a redis-server
+// that is the stand-in alone, which is said in the test's log; where CI=true
+// it is a failure.
+func Kinds(tb testing.TB) []Kind {
+	tb.Helper()
+	if _, err := binary(); err != nil {
+		if os.Getenv("CI") == "true" {
+			tb.Fatalf("redistest: %v", err)
+		}
+		tb.Logf("redistest: NOT TESTED ON A REAL REDIS, on the stand-in only: %v", err)
+		return []Kind{Mini}
+	}
+	return []Kind{Mini, Real, Cluster}
+}
+
+// Each runs a subtest per kind, each with a server of its own.
+func Each(t *testing.T, test func(t *testing.T, s *Server)) {
+	t.Helper()
+	for _, kind := range Kinds(t) {
+		t.Run(string(kind), func(t *testing.T) { test(t, Start(t, kind)) })
+	}
+}
+
+// Start starts a server. Args are more options of a real one, such as
+// "--maxmemory", "4mb".
+func Start(tb testing.TB, kind Kind, args ...string) *Server {
+	tb.Helper()
+	if kind == Mini {
+		m := miniredis.NewMiniRedis()
+		m.ClockTTL(true)
+		if err := m.Start(); err != nil {
+			tb.Fatalf("redistest: start miniredis: %v", err)
+		}
+		tb.Cleanup(m.Close)
+		return &Server{Kind: kind, Addr: m.Addr(), Mini: m}
+	}
+	const tries = 5
+	for try := 1; ; try++ {
+		s, err := startReal(tb, kind, args)
+		if err == nil {
+			return s
+		}
+		// Another process may have taken the port that was free a moment ago.
+		if try == tries {
+			tb.Fatalf("redistest: start %s: %v", kind, err)
+		}
+	}
+}
+
+// Options are what a client of the server needs.
+func (s *Server) Options() *redis.UniversalOptions {
+	return &redis.UniversalOptions{
+		Addrs:                    []string{s.Addr},
+		IsClusterMode:            s.Kind == Cluster,
+		MaxRetries:               -1,
+		ContextTimeoutEnabled:    true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+}
+
+// Client returns a new client, closed when the test ends.
+func (s *Server) Client(tb testing.TB) redis.UniversalClient {
+	tb.Helper()
+	c := redis.NewUniversalClient(s.Options())
+	tb.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// binary finds the server's program.
+func binary() (string, error) {
+	for _, name := range []string{"redis-server", "valkey-server"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", errors.New("no redis-server and no valkey-server in PATH")
+}
+
+func startReal(tb testing.TB, kind Kind, args []string) (*Server, error) {
+	path, err := binary()
+	if err != nil {
+		return nil, err
+	}
+	// Not tb.TempDir: with a long test name a socket's path gets too long.
+	dir, err := os.MkdirTemp("", "redistest")
+	if err != nil {
+		return nil, err
+	}
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
+	s := &Server{Kind: kind, Addr: filepath.Join(dir, "redis.sock")}
+	line := []string{"--dir", dir, "--save", "", "--appendonly", "no", "--daemonize", "no"}
+	if kind == Real {
+		line = append(line, "--port", "0", "--unixsocket", s.Addr)
+	} else {
+		port, err := freePort()
+		if err != nil {
+			return nil, err
+		}
+		bus, err := freePort()
+		if err != nil {
+			return nil, err
+		}
+		s.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		line = append(line, "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--cluster-enabled", "yes",
+			"--cluster-port", strconv.Itoa(bus), "--cluster-config-file", "nodes.conf")
+	}
+	var output bytes.Buffer
+	cmd := exec.Command(path, append(line, args...)...)
+	cmd.Stdout, cmd.Stderr = &output, &output
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	stop := func() {
+		_ = cmd.Process.Kill()
+		<-ended
+	}
+	if err := s.awaitReady(ended); err != nil {
+		stop()
+		return nil, fmt.Errorf("%w\n%s", err, output.String())
+	}
+	tb.Cleanup(stop)
+	return s, nil
+}
+
+// awaitReady waits until the server answers and, in a cluster, has all slots.
+func (s *Server) awaitReady(ended chan error) error {
+	network := "tcp"
+	if s.Kind == Real {
+		network = "unix"
+	}
+	c := redis.NewClient(&redis.Options{Network: network, Addr: s.Addr, MaxRetries: -1,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
+	defer func() { _ = c.Close() }()
+	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	slots := s.Kind != Cluster
+	for {
+		err := c.Ping(ctx).Err()
+		if err == nil && !slots {
+			err = c.ClusterAddSlotsRange(ctx, 0, 16383).Err()
+			slots = err == nil
+		}
+		if err == nil && s.ready(ctx, c) {
+			return nil
+		}
+		select {
+		case gone := <-ended:
+			ended <- gone
+			return fmt.Errorf("it ended: %w", errors.Join(gone, err))
+		case <-ctx.Done():
+			return fmt.Errorf("it is not ready after %v: %w", startWithin, err)
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *Server) ready(ctx context.Context, c *redis.Client) bool {
+	if s.Kind != Cluster {
+		return true
+	}
+	info, err := c.ClusterInfo(ctx).Result()
+	return err == nil && strings.Contains(info, "cluster_state:ok")
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}

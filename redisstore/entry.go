@@ -1,0 +1,53 @@
+package redisstore
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/pawlrun/pawl/queue"
+	"github.com/pawlrun/pawl/statemachine"
+)
+
+// Entries of a partition's index. They sort as strings, words divided by
+// spaces:
+//
+//	<machine> <state> <status> <at> <token>     where the run is since when
+//	@<name> <value> <started> <token>           what a search field says
+//	!                                           the sweep has passed
+//
+// Every word is a token, so it has no space in it.
+const (
+	fieldMark = "@"
+	sweptMark = "!"
+)
+
+// stateEntry is the state entry of a record without the token.
+func stateEntry(r *statemachine.Record) string {
+	return statePrefix(r.Machine, r.To, r.Status) + formatTime(r.At) + " "
+}
+
+func statePrefix(machine, state string, status statemachine.Status) string {
+	return queue.Token(machine) + " " + queue.Token(state) + " " + queue.Token(string(status)) + " "
+}
+
+// fieldPrefix begins the entries of all runs whose search field has a value.
+func fieldPrefix(name, value string) string {
+	return fieldMark + queue.Token(name) + " " + queue.Token(value) + " "
+}
+
+// indexLines are the field entries of a record, without mark and token, one a
+// line. They begin at the run's start, so they change with their value only.
+func indexLines(r *statemachine.Record) string {
+	if len(r.Index) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(r.Index)) {
+		if b.Len() > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(fieldPrefix(name, r.Index[name])[len(fieldMark):] + formatTime(r.Started))
+	}
+	return b.String()
+}

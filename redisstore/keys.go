@@ -1,0 +1,59 @@
+package redisstore
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/pawlrun/pawl/queue"
+)
+
+// keys makes the names of all keys; DESIGN.md has the table. All keys of a
+// partition have its number as hash tag, and so lie in one slot of a cluster.
+// All but one carry the incarnation of HISTORY: under another one everything
+// is unknown, without a comparison anywhere.
+type keys struct {
+	prefix      string
+	incarnation string
+	shares      []string // by partition: what its keys begin with
+}
+
+func newKeys(prefix, incarnation string) (keys, error) {
+	switch {
+	case prefix == "" || strings.ContainsAny(prefix, "{}*?[]\\ \t\r\n"):
+		return keys{}, fmt.Errorf("key prefix %q: want a word without braces, spaces and * ? [ ] \\", prefix)
+	case incarnation == "":
+		return keys{}, errors.New("incarnation is empty")
+	case queue.Token(incarnation) != incarnation:
+		return keys{}, fmt.Errorf("incarnation %q: want letters, digits and _ = : @ + -", incarnation)
+	}
+	k := keys{prefix: prefix, incarnation: incarnation, shares: make([]string, queue.Partitions)}
+	for p := range k.shares {
+		k.shares[p] = prefix + ":{" + strconv.Itoa(p) + "}:" + incarnation + ":"
+	}
+	return k, nil
+}
+
+// run is the hash of a run: its record, and the claims on its effects.
+func (k keys) run(partition int, token string) string { return k.shares[partition] + "run:" + token }
+
+// log is the list of the items of a log that are not sealed yet.
+func (k keys) log(partition int, token, log string) string {
+	return k.shares[partition] + "log:" + token + ":" + queue.Token(log)
+}
+
+// index is the sorted set of a partition's index entries.
+func (k keys) index(partition int) string { return k.shares[partition] + "index" }
+
+// current holds the incarnation that was opened last.
+func (k keys) current() string { return k.prefix + ":incarnation" }
+
+// all is the pattern of all keys of an incarnation but current.
+func (k keys) all(incarnation string) string { return k.prefix + ":{*}:" + incarnation + ":*" }
+
+// Fields of a run's hash beside those of its record.
+const (
+	claimField = "claim:" // and the effect's id: "<deadline> <owner> <txid> <crashes>"
+	logField   = "log:"   // and the log's name: index of the first item in its list
+)

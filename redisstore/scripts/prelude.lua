@@ -1,0 +1,45 @@
+-- Promise: what the scripts share; it is put in front of each of them.
+-- KEYS:    none of its own
+-- ARGV:    none of its own
+-- Returns: nothing
+
+-- call is redis.call, but a key of another type than the command's is deleted
+-- first: such a key is no copy of anything, and an error half-way would leave
+-- half a write.
+local function call(command, key, ...)
+  local r = redis.pcall(command, key, ...)
+  if type(r) ~= 'table' or not r.err then return r end
+  if string.find(r.err, 'WRONGTYPE', 1, true) then redis.call('DEL', key) end
+  return redis.call(command, key, ...)
+end
+
+-- newer compares sequences as strings: a Lua number is exact to 2^53 only.
+local function newer(a, b)
+  return (#a > #b or (#a == #b and a > b)) and string.find(a, '^%d+$') ~= nil
+end
+
+-- A claim is "<deadline> <owner> <txid> <crashes>", the deadline in 13 digits
+-- of milliseconds by the clock of this Redis.
+local clock
+local function now()
+  if not clock then
+    local t = redis.call('TIME')
+    clock = t[1] * 1000 + math.floor(t[2] / 1000)
+  end
+  return clock
+end
+
+-- left is how many milliseconds a claim still runs; nobody holds it at 0.
+local function left(claim)
+  local deadline = claim and tonumber(string.sub(claim, 1, 13))
+  return deadline and math.max(deadline - now(), 0) or 0
+end
+
+-- owns tells whether a claim is of who: "<owner> " or "<owner> <txid> ".
+local function owns(claim, who)
+  return claim and string.sub(claim, 15, 14 + #who) == who
+end
+
+local function lease(ms, who)
+  return string.format('%013.0f %s0', now() + ms, who)
+end

@@ -1,0 +1,522 @@
+package statemachine_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	sm "github.com/pawlrun/pawl/statemachine"
+)
+
+var (
+	t0 = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) // the record before
+	t1 = t0.Add(time.Second)                         // the event
+	t2 = t0.Add(2 * time.Second)                     // the worker's clock
+	t3 = t0.Add(time.Minute)                         // when a retry is due
+
+	e1 = sm.EffectID("r1", sm.StartEventID, 0)
+)
+
+func inline(*sm.Pending) sm.Place { return sm.Inline }
+
+func env() sm.Env { return sm.Env{Now: t2, Build: "b2", By: "w2", Place: inline} }
+
+// before is the record that the tests fold on: the order waits for its
+// payment, at the given place.
+func before(place sm.Place) *sm.Stored {
+	d := orders().Definitions()[0]
+	p := sm.Pending{
+		ID: e1, Effect: "card.pay", Input: json.RawMessage(`{"order":"o1","amount":12}`),
+		Print: sm.Fingerprint("card.pay", []byte(`{"order":"o1","amount":12}`)),
+		Place: place, Rev: 2, At: t0, Try: 2, Attempt: 2, Timeout: sm.Duration(time.Minute),
+		Cause: &sm.Cause{Class: "http", Message: "502", State: "pay", Effect: "card.pay", Attempt: 1}, First: &t0,
+	}
+	r := &sm.Record{
+		V: 1, Run: "r1", Machine: "order", Version: 1, Def: d.Hash, Rev: 3, Prev: 40, PrevTxid: strings.Repeat("p", 22),
+		Txid: strings.Repeat("t", 22), At: t0, Started: t0.Add(-time.Hour), Build: "b1", By: "w1",
+		Events: []sm.Event{{ID: "signal:s0", Kind: sm.EventSignal, At: t0}}, From: "pay", To: "pay", Status: sm.StatusRunning,
+		Frames: []sm.Frame{{Kind: sm.FrameRoot, State: "pay", Visit: 1}},
+		Data:   json.RawMessage(`{"id":"o1","total":12}`), Index: map[string]string{"id": "o1"},
+		Pending: []sm.Pending{p}, Applied: []string{"signal:s0"},
+		Inbox:  []sm.Signal{{ID: "signal:s0", Name: "hurry", At: t0}},
+		Outbox: []sm.Entry{{Kind: sm.EntryEffect, ID: "old"}},
+		Input:  sm.Fingerprint("order", []byte(`{"id":"o1","total":12}`)),
+	}
+	switch place {
+	case sm.Inline:
+		r.Pending[0].Wake, r.Pending[0].Depth = sm.StartEventID, 4
+	case sm.Retry:
+		r.Pending[0].RetryAt = &t3
+	case sm.Parked:
+		r.Status, r.Cause = sm.StatusParked, r.Pending[0].Cause
+	case "": // nothing pending: the run has ended
+		r.Status, r.Pending = sm.StatusSucceeded, nil
+		r.Frames[0].State, r.To = "done", "done"
+	}
+	return &sm.Stored{Record: r, Seq: 41}
+}
+
+// after is what the record after has in any case.
+func after(b *sm.Stored, e sm.Event) sm.Record {
+	return sm.Record{
+		V: 1, Run: "r1", Machine: "order", Version: 1, Def: b.Def, Rev: 4, Prev: 41, PrevTxid: b.Txid,
+		At: t2, Started: b.Started, Build: "b2", By: "w2", Events: []sm.Event{e},
+		From: "pay", To: "pay", Status: b.Status, Frames: b.Frames, Data: b.Data, Index: b.Index,
+		Pending: b.Pending, Inbox: b.Inbox, Applied: b.Applied, Cause: b.Cause, Input: b.Input,
+	}
+}
+
+// The events that the tests apply.
+func resultEvent() sm.Event {
+	return sm.Event{Kind: sm.EventResult, At: t1, Effect: e1, Body: json.RawMessage(` {"ok": true} `)}
+}
+func failureEvent(try int, retry *time.Time, class string) sm.Event {
+	return sm.Event{Kind: sm.EventFailure, At: t1, Effect: e1, Try: try, RetryAt: retry, Cause: &sm.Cause{Class: class, Message: "no"}}
+}
+func dueEvent(try int, at time.Time) sm.Event {
+	return sm.Event{Kind: sm.EventDue, At: at, Effect: e1, Try: try}
+}
+func queueEvent() sm.Event { return sm.Event{Kind: sm.EventQueue, At: t1, Effect: e1} }
+func signalEvent(id string) sm.Event {
+	return sm.Event{ID: sm.SignalEventID(id), Kind: sm.EventSignal, Name: "hurry", At: t1, Seq: 9, Body: json.RawMessage(`[ 1 ]`)}
+}
+func startEvent(input string) sm.Event {
+	return sm.Event{Kind: sm.EventStart, At: t1, Seq: 7, Body: json.RawMessage(input)}
+}
+
+// TestOutcomes is the whole table of event kinds and the places they meet.
+func TestOutcomes(t *testing.T) {
+	t.Parallel()
+	const (
+		A, D, S, E, C, Y = sm.Applied, sm.Duplicate, sm.Stale, sm.Ended, sm.Conflict, sm.Early
+	)
+	places := []sm.Place{sm.Inline, sm.Queued, sm.Retry, sm.Parked, ""}
+	elsewhere := failureEvent(2, &t3, "http")
+	elsewhere.Effect = "other"
+	named := startEvent(`{"id":"o1","total":12}`)
+	named.Name = "invoice"
+	tests := []struct {
+		name  string
+		event sm.Event
+		want  [5]sm.Outcome
+	}{
+		{"result", resultEvent(), [5]sm.Outcome{A, A, A, A, S}},
+		{"failure of this try", failureEvent(2, &t3, "http"), [5]sm.Outcome{A, A, S, S, S}},
+		{"failure of an older try", failureEvent(1, &t3, "http"), [5]sm.Outcome{S, S, S, S, S}},
+		{"failure of a later try", failureEvent(3, nil, "http"), [5]sm.Outcome{S, S, S, S, S}},
+		{"failure, given up", failureEvent(2, nil, "http"), [5]sm.Outcome{A, A, S, S, S}},
+		{"failure of an unknown effect", elsewhere, [5]sm.Outcome{S, S, S, S, S}},
+		{"due on time", dueEvent(2, t3), [5]sm.Outcome{S, S, A, S, S}},
+		{"due too early", dueEvent(2, t1), [5]sm.Outcome{S, S, Y, S, S}},
+		{"due of an older try", dueEvent(1, t3), [5]sm.Outcome{S, S, S, S, S}},
+		{"queue", queueEvent(), [5]sm.Outcome{A, S, S, S, S}},
+		{"new signal", signalEvent("s1"), [5]sm.Outcome{A, A, A, A, E}},
+		{"known signal", signalEvent("s0"), [5]sm.Outcome{D, D, D, D, D}},
+		{"same start", startEvent(`{ "id":"o1", "total":12 }`), [5]sm.Outcome{D, D, D, D, D}},
+		{"start with another input", startEvent(`{"id":"o1","total":13}`), [5]sm.Outcome{C, C, C, C, C}},
+		{"start of another machine", named, [5]sm.Outcome{C, C, C, C, C}},
+		{"start with broken input", startEvent(`{`), [5]sm.Outcome{C, C, C, C, C}},
+	}
+	d := orders().Definitions()[0]
+	for _, tt := range tests {
+		for i, place := range places {
+			got, err := d.Begin("r1", before(place), env()).Apply(tt.event)
+			if got != tt.want[i] || err != nil {
+				t.Errorf("Apply(%s) at place %q = %v, %v, want %v", tt.name, place, got, err, tt.want[i])
+			}
+		}
+		f := d.Begin("r1", nil, env())
+		got, err := f.Apply(tt.event)
+		switch {
+		case tt.name == "start with broken input":
+			if sm.ClassOf(err) != sm.ClassInvalidInput {
+				t.Errorf("Apply(%s) on no run = %v, %v, want an error of class %s", tt.name, got, err, sm.ClassInvalidInput)
+			}
+		case tt.name == "start of another machine":
+			if got != sm.Conflict || err != nil {
+				t.Errorf("Apply(%s) on no run = %v, %v, want conflict", tt.name, got, err)
+			}
+		case tt.event.Kind == sm.EventStart:
+			if got != sm.Applied || err != nil {
+				t.Errorf("Apply(%s) on no run = %v, %v, want applied", tt.name, got, err)
+			}
+		case got != sm.Unknown || err != nil:
+			t.Errorf("Apply(%s) on no run = %v, %v, want unknown", tt.name, got, err)
+		}
+	}
+}
+
+// TestRecords compares whole records after one event.
+func TestRecords(t *testing.T) {
+	t.Parallel()
+	asks := func(wake string, depth int) sm.Pending { // ship, asked for by the result
+		id := sm.EffectID("r1", sm.ResultEventID(e1), 0)
+		p := sm.Pending{
+			ID: id, Effect: "parcel.ship", Input: json.RawMessage(`"o1"`), Print: sm.Fingerprint("parcel.ship", []byte(`"o1"`)),
+			Place: sm.Inline, Wake: wake, Depth: depth, Rev: 4, At: t2, Try: 1, Attempt: 1,
+		}
+		if wake == "" {
+			p.Place = sm.Queued
+		}
+		return p
+	}
+	paid := func(r *sm.Record) {
+		r.To = "ship"
+		r.Frames = []sm.Frame{{Kind: sm.FrameRoot, State: "ship", Visit: 1, Visits: map[string]int{"ship": 1}}}
+		r.Data = json.RawMessage(`{"id":"o1","total":12,"paid":true,"seen":"2026-01-02T03:04:06Z"}`)
+		r.Events[0].Body = json.RawMessage(`{"ok":true}`)
+	}
+	cause := func(class string) *sm.Cause {
+		return &sm.Cause{Class: class, Message: "no", State: "pay", Effect: "card.pay", Attempt: 2}
+	}
+	retried := func(attempt int) func(r *sm.Record) {
+		return func(r *sm.Record) {
+			p := r.Pending[0]
+			p.Place, p.Wake, p.Depth, p.Rev, p.At, p.Try, p.Attempt, p.RetryAt = sm.Retry, "", 0, 4, t2, 3, attempt, &t3
+			p.Cause = cause("http")
+			r.Pending = []sm.Pending{p}
+			r.Events[0].Cause = cause("http")
+			r.Outbox = []sm.Entry{{Kind: sm.EntryTimer, ID: e1, Effect: "card.pay", Try: 3, Due: &t3}}
+		}
+	}
+	queued := func(r *sm.Record) {
+		p := r.Pending[0]
+		p.Place, p.Wake, p.Depth, p.Rev, p.At, p.RetryAt = sm.Queued, "", 0, 4, t2, nil
+		r.Pending = []sm.Pending{p}
+		r.Outbox = []sm.Entry{{Kind: sm.EntryEffect, ID: e1, Effect: "card.pay"}}
+	}
+	parked := func(r *sm.Record) {
+		p := r.Pending[0]
+		p.Place, p.Wake, p.Depth, p.Rev, p.At, p.Cause = sm.Parked, "", 0, 4, t2, cause("http")
+		r.Pending = []sm.Pending{p}
+		r.Events[0].Cause, r.Cause, r.Status = cause("http"), cause("http"), sm.StatusParked
+		letter := sm.Letter{
+			ID: e1 + ":2", Run: "r1", Machine: "order", State: "pay", Effect: "card.pay", EffectID: e1, Key: e1,
+			Input: p.Input, Class: "http", Cause: "no", Attempts: 2,
+			Print: sm.FaultPrint("order", "pay", "card.pay", "http", "no"), First: t0, Last: t1, Build: "b2",
+		}
+		body, _ := json.Marshal(letter)
+		r.Outbox = []sm.Entry{{Kind: sm.EntryLetter, ID: e1 + ":2", Effect: "card.pay", Body: body}}
+	}
+	caught := func(wake string, depth int) func(r *sm.Record) {
+		return func(r *sm.Record) {
+			id := sm.EffectID("r1", sm.FailureEventID(e1, 2), 0)
+			p := sm.Pending{
+				ID: id, Effect: "email.send", Input: json.RawMessage(`"card refused: declined"`),
+				Print: sm.Fingerprint("email.send", []byte(`"card refused: declined"`)),
+				Place: sm.Inline, Wake: wake, Depth: depth, Rev: 4, At: t2, Try: 1, Attempt: 1,
+			}
+			r.To, r.Pending, r.Events[0].Cause = "apology", []sm.Pending{p}, cause("declined")
+			r.Frames = []sm.Frame{{Kind: sm.FrameRoot, State: "apology", Visit: 1, Cause: cause("declined")}}
+		}
+	}
+	free := failureEvent(2, &t3, "http")
+	free.Free = true
+	refused := resultEvent()
+	refused.Body = json.RawMessage(`{"ok":false}`)
+	tests := []struct {
+		name  string
+		place sm.Place
+		event sm.Event
+		want  func(r *sm.Record) // changes what the record after has in any case
+	}{
+		{"result inline: its wake is inherited", sm.Inline, resultEvent(), func(r *sm.Record) {
+			paid(r)
+			r.Pending = []sm.Pending{asks(sm.StartEventID, 5)}
+		}},
+		{"result queued: the effect is the wake", sm.Queued, resultEvent(), func(r *sm.Record) {
+			paid(r)
+			r.Pending = []sm.Pending{asks(sm.EffectWake(e1), 0)}
+		}},
+		{"result while it waits: what follows is queued", sm.Retry, resultEvent(), func(r *sm.Record) {
+			paid(r)
+			r.Pending = []sm.Pending{asks("", 0)}
+			r.Outbox = []sm.Entry{{Kind: sm.EntryEffect, ID: r.Pending[0].ID, Effect: "parcel.ship"}}
+		}},
+		{"result while parked: the run goes on", sm.Parked, resultEvent(), func(r *sm.Record) {
+			paid(r)
+			r.Status, r.Cause = sm.StatusRunning, nil
+			r.Pending = []sm.Pending{asks("", 0)}
+			r.Outbox = []sm.Entry{{Kind: sm.EntryEffect, ID: r.Pending[0].ID, Effect: "parcel.ship"}}
+		}},
+		{"result that ends the run", sm.Queued, refused, func(r *sm.Record) {
+			r.To, r.Status, r.Pending = "refused", sm.StatusFailed, nil
+			r.Frames = []sm.Frame{{Kind: sm.FrameRoot, State: "refused", Visit: 1}}
+			r.Data = json.RawMessage(`{"id":"o1","total":12,"seen":"2026-01-02T03:04:06Z"}`)
+			r.Cause = &sm.Cause{Class: "payment_refused", Message: "card refused: ", State: "refused"}
+		}},
+		{"failure inline", sm.Inline, failureEvent(2, &t3, "http"), retried(3)},
+		{"failure queued", sm.Queued, failureEvent(2, &t3, "http"), retried(3)},
+		{"failure that spends nothing", sm.Queued, free, retried(2)},
+		{"given up inline", sm.Inline, failureEvent(2, nil, "http"), parked},
+		{"given up queued", sm.Queued, failureEvent(2, nil, "http"), parked},
+		{"given up and caught, inline", sm.Inline, failureEvent(2, nil, "declined"), caught(sm.StartEventID, 5)},
+		{"given up and caught, queued", sm.Queued, failureEvent(2, nil, "declined"), caught(sm.EffectWake(e1), 0)},
+		{"due", sm.Retry, dueEvent(2, t3), func(r *sm.Record) {
+			r.At = t3
+			queued(r)
+			r.Pending[0].At = t3
+		}},
+		{"queue", sm.Inline, queueEvent(), queued},
+		{"signal", sm.Parked, signalEvent("s1"), func(r *sm.Record) {
+			r.Events[0].Body = json.RawMessage(`[1]`)
+			r.Inbox = append(r.Inbox, sm.Signal{ID: "signal:s1", Name: "hurry", At: t1, Seq: 9, Body: json.RawMessage(`[1]`)})
+			r.Applied = append(r.Applied, "signal:s1")
+		}},
+	}
+	d := orders().Definitions()[0]
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			from, untouched := before(tt.place), before(tt.place)
+			f := d.Begin("r1", from, env())
+			if o, err := f.Apply(tt.event); o != sm.Applied || err != nil {
+				t.Fatalf("Apply = %v, %v, want applied", o, err)
+			}
+			got := seal(t, f)
+			e := tt.event
+			e.ID, e.Name = got.Events[0].ID, got.Events[0].Name
+			want := after(before(tt.place), e)
+			tt.want(&want)
+			if diff := cmp.Diff(&want, got.Record, cmpopts.IgnoreFields(sm.Record{}, "Txid"), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("record after differs (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(untouched.Record, from.Record); diff != "" {
+				t.Errorf("the fold changed the record before (-want +got):\n%s", diff)
+			}
+			if err := d.Refold(from, got.Record, nil); err != nil {
+				t.Errorf("Refold: %v", err)
+			}
+		})
+	}
+}
+
+// TestFirstRecord compares the whole record of a start.
+func TestFirstRecord(t *testing.T) {
+	t.Parallel()
+	d := orders().Definitions()[0]
+	f := d.Begin("r1", nil, env())
+	if o, err := f.Apply(startEvent(` {"id":"o1", "total":12}`)); o != sm.Applied || err != nil {
+		t.Fatalf("Apply = %v, %v, want applied", o, err)
+	}
+	if o, err := f.Apply(startEvent(`{"id":"o1","total":12}`)); o != sm.Duplicate || err != nil {
+		t.Errorf("Apply of the same start again = %v, %v, want duplicate", o, err)
+	}
+	got := seal(t, f)
+	body := json.RawMessage(`{"id":"o1","total":12}`)
+	want := &sm.Record{
+		V: 1, Run: "r1", Machine: "order", Version: 1, Def: d.Hash, Rev: 1, At: t2, Started: t2, Build: "b2", By: "w2",
+		Events: []sm.Event{{ID: "start", Kind: sm.EventStart, At: t1, Seq: 7, Body: body}},
+		To:     "pay", Status: sm.StatusRunning, Frames: []sm.Frame{{Kind: sm.FrameRoot, State: "pay", Visit: 1}},
+		Data: body, Index: map[string]string{"id": "o1"}, Input: sm.Fingerprint("order", body),
+		Pending: []sm.Pending{{
+			ID: e1, Effect: "card.pay", Input: json.RawMessage(`{"order":"o1","amount":12}`),
+			Print: sm.Fingerprint("card.pay", []byte(`{"order":"o1","amount":12}`)), Place: sm.Inline, Wake: "start",
+			Rev: 1, At: t2, Try: 1, Attempt: 1, Timeout: sm.Duration(time.Minute),
+		}},
+	}
+	if diff := cmp.Diff(want, got.Record, cmpopts.IgnoreFields(sm.Record{}, "Txid"), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("first record differs (-want +got):\n%s", diff)
+	}
+	if err := d.Refold(nil, got.Record, nil); err != nil {
+		t.Errorf("Refold: %v", err)
+	}
+}
+
+// TestPlace checks who decides where an effect is performed.
+func TestPlace(t *testing.T) {
+	t.Parallel()
+	d := orders().Definitions()[0]
+	var asked []sm.Pending
+	e := env()
+	e.Place = func(p *sm.Pending) sm.Place { asked = append(asked, *p); return sm.Queued }
+	f := d.Begin("r1", nil, e)
+	if _, err := f.Apply(startEvent(`{"id":"o1"}`)); err != nil {
+		t.Fatal(err)
+	}
+	if got := seal(t, f); got.Pending[0].Place != sm.Queued || got.Pending[0].Wake != "" || len(got.Outbox) != 1 {
+		t.Errorf("the worker's choice is not kept: %+v", got.Pending[0])
+	}
+	if len(asked) != 1 || asked[0].Wake != "start" || asked[0].Effect != "card.pay" || asked[0].Timeout == 0 {
+		t.Errorf("the worker was asked %+v, want once, with the wake it would have", asked)
+	}
+	f = d.Begin("r1", nil, sm.Env{Now: t2})
+	if _, err := f.Apply(startEvent(`{"id":"o1"}`)); err != nil {
+		t.Fatal(err)
+	}
+	if got := seal(t, f); got.Pending[0].Place != sm.Queued {
+		t.Errorf("without a choice the place is %q, want queued", got.Pending[0].Place)
+	}
+	// A call that is to be queued is, whatever the worker says.
+	from := before(sm.Inline)
+	from.Data = json.RawMessage(`{"id":"o1","total":1000}`)
+	m := sm.New[order]("order", 1)
+	m.State("pay", sm.Call(pay, (*order).payment, (*order).paid))
+	m.State("ship", sm.Call(ship, (*order).id, (*order).shipped).Queued())
+	m.Succeed("done")
+	f = m.Definitions()[0].Begin("r1", from, env())
+	if _, err := f.Apply(resultEvent()); err != nil {
+		t.Fatal(err)
+	}
+	if got := seal(t, f); got.Pending[0].Place != sm.Queued {
+		t.Errorf("place = %q, want queued", got.Pending[0].Place)
+	}
+}
+
+// TestFaults checks that an event the machine cannot take leaves the fold as
+// it was.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	panicking := before(sm.Inline)
+	panicking.Data = json.RawMessage(`{"id":"o1","total":12,"panic":"paid"}`)
+	foreign := before(sm.Inline)
+	foreign.Frames[0].State = "gone"
+	wrong := resultEvent()
+	wrong.Body = json.RawMessage(`{"ok":"yes"}`)
+	tests := []struct {
+		name  string
+		from  *sm.Stored
+		event sm.Event
+		class string
+		text  string
+	}{
+		{"unknown field", nil, startEvent(`{"id":"o1","totl":3}`), sm.ClassInvalidInput, `unknown field "totl"`},
+		{"wrong type", nil, startEvent(`{"id":"o1","total":"3"}`), sm.ClassInvalidInput, "field total: string given where int is expected"},
+		{"trailing value", nil, startEvent(`{"id":"o1"} {}`), sm.ClassInvalidInput, ""},
+		{"refused by Validate", nil, startEvent(`{"id":"o1","total":-1}`), sm.ClassRefused, "total is negative"},
+		{"panic at the start", nil, startEvent(`{"panic":"payment"}`), sm.ClassPanic, "payment went wrong (machines_test.go:"},
+		{"panic on a result", panicking, resultEvent(), sm.ClassPanic, "in state pay: paid went wrong (machines_test.go:"},
+		{"result of a wrong type", before(sm.Queued), wrong, sm.ClassInvalidResult, "in state pay"},
+		{"state that is gone", foreign, resultEvent(), sm.ClassUnknownState, "in state gone"},
+	}
+	d := orders().Definitions()[0]
+	for _, tt := range tests {
+		f := d.Begin("r1", tt.from, env())
+		_, err := f.Apply(tt.event)
+		if sm.ClassOf(err) != tt.class || !strings.Contains(err.Error(), tt.text) {
+			t.Errorf("%s: Apply = %v, want class %s and %q", tt.name, err, tt.class, tt.text)
+		}
+		if _, err := f.Seal(); err == nil {
+			t.Errorf("%s: Seal after a refused event alone gave a record", tt.name)
+		}
+		f = d.Begin("r1", tt.from, env())
+		if _, err := f.Apply(tt.event); err == nil {
+			t.Errorf("%s: no error", tt.name)
+		}
+		next := signalEvent("s1")
+		if tt.from == nil {
+			next = startEvent(`{"id":"o1"}`)
+		}
+		if o, err := f.Apply(next); o != sm.Applied || err != nil {
+			t.Fatalf("%s: Apply of the next event = %v, %v", tt.name, o, err)
+		}
+		clean := d.Begin("r1", tt.from, env())
+		if _, err := clean.Apply(next); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(seal(t, clean), seal(t, f)); diff != "" {
+			t.Errorf("%s: the refused event left traces (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
+
+// TestCatchThatPanics checks that giving up always works: where the failure is
+// caught the machine panics, so the run is parked.
+func TestCatchThatPanics(t *testing.T) {
+	t.Parallel()
+	m := sm.New[order]("order", 1)
+	m.State("pay", sm.Call(pay, (*order).payment, (*order).paid)).Catch("*", "again")
+	m.State("again", sm.Call(pay, func(*order) payment { panic("not again") }, nil))
+	m.Succeed("done")
+	d := m.Definitions()[0]
+	f := d.Begin("r1", before(sm.Queued), env())
+	if o, err := f.Apply(failureEvent(2, nil, "http")); o != sm.Applied || err != nil {
+		t.Fatalf("Apply = %v, %v, want applied", o, err)
+	}
+	got := seal(t, f)
+	if got.Status != sm.StatusParked || got.Pending[0].Place != sm.Parked || got.Frames[0].State != "pay" {
+		t.Errorf("run is %s in %s, want parked in pay", got.Status, got.To)
+	}
+	if want := "no; where it is caught: panic"; !strings.HasPrefix(got.Cause.Message, want) || got.Cause.Class != "http" {
+		t.Errorf("cause = %+v, want class http, message %q…", got.Cause, want)
+	}
+}
+
+// TestMoves checks that a machine which never rests is stopped.
+func TestMoves(t *testing.T) {
+	t.Parallel()
+	m := sm.New[order]("order", 1)
+	m.Decide("a").Then("b")
+	m.Decide("b").Then("a")
+	_, err := m.Definitions()[0].Begin("r1", nil, env()).Apply(startEvent(`{}`))
+	if sm.ClassOf(err) != sm.ClassTooManyMoves {
+		t.Errorf("Apply = %v, want class %s", err, sm.ClassTooManyMoves)
+	}
+}
+
+// TestBegin checks folds that cannot be.
+func TestBegin(t *testing.T) {
+	t.Parallel()
+	d := orders().Definitions()[0]
+	other := before(sm.Inline)
+	other.Version = 2
+	for name, f := range map[string]*sm.Fold{
+		"no id":          d.Begin("", nil, env()),
+		"not UTF-8":      d.Begin("a\xff", nil, env()),
+		"long id":        d.Begin(strings.Repeat("r", 257), nil, env()),
+		"other run":      d.Begin("r2", before(sm.Inline), env()),
+		"other version":  d.Begin("r1", other, env()),
+		"nothing to say": d.Begin("r1", before(sm.Inline), env()),
+	} {
+		if name != "nothing to say" {
+			if _, err := f.Apply(signalEvent("s1")); err == nil && name != "no id" {
+				t.Errorf("%s: Apply gave no error", name)
+			}
+		}
+		if s, err := f.Seal(); err == nil {
+			t.Errorf("%s: Seal = %+v, want an error", name, s)
+		}
+	}
+	f := d.Begin("r1", before(sm.Inline), env())
+	for _, e := range []sm.Event{
+		{Kind: "wish"},
+		{Kind: sm.EventSignal, ID: "s1"},
+		{Kind: sm.EventSignal, ID: "signal:" + strings.Repeat("s", 257)},
+		{Kind: sm.EventResult, ID: "result:other", Effect: e1},
+	} {
+		if o, err := f.Apply(e); err == nil {
+			t.Errorf("Apply(%v) = %v, want an error", e, o)
+		}
+	}
+}
+
+func seal(t testing.TB, f *sm.Fold) *sm.Sealed {
+	t.Helper()
+	s, err := f.Seal()
+	if err != nil {
+		t.Fatalf("Seal: %v", err)
+	}
+	if !sm.VerifyTxid(s.Bytes) {
+		t.Errorf("the txid does not fit the record %s", s.Bytes)
+	}
+	back, err := sm.Decode(s.Bytes)
+	if err != nil {
+		t.Fatalf("Decode: %v", err)
+	}
+	if diff := cmp.Diff(s.Record, back, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("the record does not read back (-want +got):\n%s", diff)
+	}
+	return s
+}
+
+// errorsAs keeps the tests of limits short.
+func limitOf(err error) *sm.LimitError {
+	var l *sm.LimitError
+	errors.As(err, &l)
+	return l
+}

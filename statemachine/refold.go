@@ -1,0 +1,172 @@
+package statemachine
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Difference is what Refold found: the first field of the record that comes
+// out differently.
+type Difference struct {
+	Run      string
+	Rev      uint64
+	Field    string // "data.total", "pending.0.input", …
+	Recorded string // JSON, "" if it is not there
+	Refolded string
+}
+
+func (d *Difference) Error() string {
+	return fmt.Sprintf("run %s, revision %d: %s is %s in the record, and %s when folded again",
+		d.Run, d.Rev, d.Field, orNothing(d.Recorded), orNothing(d.Refolded))
+}
+
+func orNothing(s string) string {
+	if s == "" {
+		return "nothing"
+	}
+	return trim(s, 200)
+}
+
+// Refold folds the events of a record again, on the record before (nil for the
+// first), and returns a *Difference if another record comes out: then code has
+// changed, or a callback uses more than the data and Meta. Bodies that are
+// references are read by blob, which may be nil if there are none.
+//
+// Nothing depends on this: the committed record is what happened.
+func (d *Definition) Refold(prev *Stored, next *Record, blob func(hash string) ([]byte, error)) error {
+	run := &Difference{Run: next.Run, Rev: next.Rev}
+	f := d.Begin(next.Run, prev, Env{Now: next.At, Build: next.Build, By: next.By, Place: placesOf(next)})
+	f.sealLogs(next)
+	for _, e := range next.Events {
+		if ref, ok := AsBlobRef(e.Body); ok {
+			if blob == nil {
+				return fmt.Errorf("event %s: its body is a blob", e.ID)
+			}
+			body, err := blob(ref.Hash)
+			if err != nil {
+				return fmt.Errorf("event %s: %w", e.ID, err)
+			}
+			e.Body = body
+		}
+		o, err := f.Apply(e)
+		if err == nil && o != Applied {
+			err = fmt.Errorf("outcome %s", o)
+		}
+		if err != nil {
+			run.Field, run.Recorded, run.Refolded = "events", e.ID, err.Error()
+			return run
+		}
+	}
+	s, err := f.Seal()
+	if err != nil {
+		return err
+	}
+	if run.Field, run.Recorded, run.Refolded = firstDifference(next, s.Record); run.Field != "" {
+		return run
+	}
+	return nil
+}
+
+// placesOf answers as the worker did that made the record.
+func placesOf(next *Record) func(*Pending) Place {
+	return func(p *Pending) Place {
+		for _, e := range next.Events {
+			if e.Kind == EventQueue && e.Effect == p.ID {
+				return Inline // when it was asked for
+			}
+		}
+		for i := range next.Pending {
+			if next.Pending[i].ID == p.ID {
+				return next.Pending[i].Place
+			}
+		}
+		return Inline
+	}
+}
+
+// sealLogs repeats the calls of SealLog.
+func (f *Fold) sealLogs(next *Record) {
+	for _, name := range slices.Sorted(maps.Keys(next.Logs)) {
+		if ref := next.Logs[name]; ref.Head != f.rec.Logs[name].Head {
+			f.SealLog(name, ref.Head, ref.Sealed)
+		}
+	}
+}
+
+// firstDifference compares two records field by field, in the order of the
+// format. The definition may differ, and with it the txid.
+func firstDifference(a, b *Record) (field, inA, inB string) {
+	va, vb := reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()
+	for i := range va.NumField() {
+		name, _, _ := strings.Cut(va.Type().Field(i).Tag.Get("json"), ",")
+		if name == "txid" || name == "def" {
+			continue
+		}
+		ja, _ := marshal(va.Field(i).Interface())
+		jb, _ := marshal(vb.Field(i).Interface())
+		if field, inA, inB := diffJSON(name, ja, jb); field != "" {
+			return field, inA, inB
+		}
+	}
+	return "", "", ""
+}
+
+// diffJSON finds the first place where two JSON values differ.
+func diffJSON(path string, a, b json.RawMessage) (field, inA, inB string) {
+	if bytes.Equal(a, b) || empty(a) && empty(b) {
+		return "", "", ""
+	}
+	ma, mb := children(a), children(b)
+	if ma == nil || mb == nil {
+		return path, string(a), string(b)
+	}
+	keys := slices.Collect(maps.Keys(ma))
+	for k := range mb {
+		if _, ok := ma[k]; !ok {
+			keys = append(keys, k)
+		}
+	}
+	slices.SortFunc(keys, func(x, y string) int { // 10 comes after 9
+		if len(x) != len(y) && ma["0"] != nil {
+			return len(x) - len(y)
+		}
+		return strings.Compare(x, y)
+	})
+	for _, k := range keys {
+		if field, inA, inB := diffJSON(path+"."+k, ma[k], mb[k]); field != "" {
+			return field, inA, inB
+		}
+	}
+	return "", "", "" // the same but for the order of fields
+}
+
+func empty(v json.RawMessage) bool {
+	switch string(v) {
+	case "", "null", "{}", "[]", `""`:
+		return true
+	}
+	return false
+}
+
+// children returns the fields of an object or the items of an array, nil for
+// anything else.
+func children(v json.RawMessage) map[string]json.RawMessage {
+	var m map[string]json.RawMessage
+	if json.Unmarshal(v, &m) == nil {
+		return m
+	}
+	var items []json.RawMessage
+	if json.Unmarshal(v, &items) != nil || items == nil {
+		return nil
+	}
+	m = make(map[string]json.RawMessage, len(items))
+	for i, item := range items {
+		m[fmt.Sprint(i)] = item
+	}
+	return m
+}

@@ -1,0 +1,110 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/pawlrun/pawl/statemachine"
+)
+
+// Run is a run as it is now.
+type Run struct {
+	ID       string              `json:"id"`
+	Machine  string              `json:"machine"`
+	Version  int                 `json:"version"`
+	State    string              `json:"state"`
+	Status   statemachine.Status `json:"status"`
+	Revision uint64              `json:"revision"`
+	Error    *statemachine.Cause `json:"error,omitempty"` // why it failed or is parked
+	Started  time.Time           `json:"started"`
+	Updated  time.Time           `json:"updated"`
+	// Data is the machine's data. A log in it is {"$log": name, "to": count},
+	// its items are in Logs; a value over 8 KB in it is as it was given.
+	Data json.RawMessage `json:"data,omitempty"`
+	// Logs are the items of the logs, oldest first. An item over 8 KB is
+	// {"$blob": hash, "size": bytes}.
+	Logs    map[string]Items  `json:"logs,omitempty"`
+	Pending []Pending         `json:"pending"`
+	Inbox   []Signal          `json:"inbox,omitempty"`
+	Index   map[string]string `json:"index,omitempty"`
+	Visits  map[string]int    `json:"visits,omitempty"` // of the states that can be entered again
+	Build   string            `json:"build,omitempty"`  // that made the last record
+	By      string            `json:"by,omitempty"`     // the worker that did
+	// Removed is set once the run's records were archived or purged.
+	Removed *time.Time `json:"removed,omitempty"`
+}
+
+// Items are the items of a log.
+type Items []json.RawMessage
+
+// Pending is an effect that was asked and has no result yet.
+type Pending struct {
+	ID      string              `json:"id"`
+	Effect  string              `json:"effect"`
+	Key     string              `json:"key"` // idempotency key
+	Place   statemachine.Place  `json:"place"`
+	Attempt int                 `json:"attempt"` // from 1
+	Try     int                 `json:"try"`     // from 1, those that spent no attempt included
+	Since   time.Time           `json:"since"`   // it has its place
+	RetryAt *time.Time          `json:"retry_at,omitempty"`
+	Error   *statemachine.Cause `json:"error,omitempty"` // of the last attempt
+	Input   json.RawMessage     `json:"input,omitempty"` // over 8 KB: {"$blob": hash, "size": bytes}
+}
+
+// Signal is one that nobody waited for yet.
+type Signal struct {
+	ID   string          `json:"id"`
+	Name string          `json:"name"`
+	At   time.Time       `json:"at"`
+	Body json.RawMessage `json:"body,omitempty"`
+}
+
+// AllItems asks for the whole of every log.
+const AllItems = -1
+
+// Run answers what a run is like now. Of each log the last items are given, at
+// most so many; AllItems is all of them. ErrNotFound is returned if there is no
+// such run.
+func (a *Answers) Run(ctx context.Context, id string, items int) (*Run, error) {
+	r, err := a.Log.Look(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if r == nil {
+		return nil, fmt.Errorf("run %q: %w", id, ErrNotFound)
+	}
+	run := runOf(r.Record)
+	if items != 0 && r.Tomb == nil {
+		if run.Logs, err = a.logs(ctx, r, items); err != nil {
+			return nil, err
+		}
+	}
+	return run, nil
+}
+
+func runOf(r *statemachine.Record) *Run {
+	run := &Run{
+		ID: r.Run, Machine: r.Machine, Version: r.Version, State: r.To, Status: r.Status, Revision: r.Rev,
+		Error: r.Cause, Started: r.Started, Updated: r.At, Data: r.Data, Index: r.Index, Build: r.Build, By: r.By,
+		Pending: make([]Pending, 0, len(r.Pending)),
+	}
+	for i := range r.Pending {
+		p := &r.Pending[i]
+		run.Pending = append(run.Pending, Pending{
+			ID: p.ID, Effect: p.Effect, Key: p.IdempotencyKey(), Place: p.Place, Attempt: p.Attempt, Try: p.Try,
+			Since: p.At, RetryAt: p.RetryAt, Error: p.Cause, Input: p.Input,
+		})
+	}
+	for _, s := range r.Inbox {
+		run.Inbox = append(run.Inbox, Signal{ID: s.ID, Name: s.Name, At: s.At, Body: s.Body})
+	}
+	if len(r.Frames) > 0 {
+		run.Visits = r.Frames[0].Visits
+	}
+	if r.Tomb != nil {
+		run.Removed = &r.Tomb.At
+	}
+	return run
+}

@@ -1,0 +1,40 @@
+package deadletter
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Kinds lists the kinds of letters.
+func Kinds() []Kind { return []Kind{KindStart, KindSignal, KindEffect, KindOther} }
+
+// Filter selects letters; what is zero is not looked at.
+type Filter struct {
+	Kind    Kind
+	Machine string
+	State   string
+	Class   string
+	Effect  string // effect type
+	Run     string
+	Print   string // fingerprint of the fault
+}
+
+// Validate says what is wrong with a filter.
+func (f *Filter) Validate() error {
+	if f.Kind != "" && !slices.Contains(Kinds(), f.Kind) {
+		names := make([]string, 0, len(Kinds()))
+		for _, k := range Kinds() {
+			names = append(names, string(k))
+		}
+		return fmt.Errorf("kind %q is none of %s", f.Kind, strings.Join(names, ", "))
+	}
+	return nil
+}
+
+// Matches reports whether a letter is selected.
+func (f *Filter) Matches(l *Letter) bool {
+	same := func(want, have string) bool { return want == "" || want == have }
+	return same(string(f.Kind), string(l.Kind)) && same(f.Machine, l.Machine) && same(f.State, l.State) &&
+		same(f.Class, l.Class) && same(f.Effect, l.Effect) && same(f.Run, l.Run) && same(f.Print, l.Print)
+}

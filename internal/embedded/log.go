@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+
+	"github.com/pawlrun/pawl/internal/logkey"
 )
 
 // natsLog hands what nats-server says to slog. Its notices are of no interest
@@ -17,7 +19,7 @@ type natsLog struct {
 
 func (l *natsLog) say(level slog.Level, format string, v []any) {
 	if ctx := context.Background(); l.log.Enabled(ctx, level) {
-		l.log.Log(ctx, level, "nats-server said", "text", strings.TrimSpace(fmt.Sprintf(format, v...)))
+		l.log.Log(ctx, level, "nats-server said", logkey.Text, strings.TrimSpace(fmt.Sprintf(format, v...)))
 	}
 }
 

@@ -25,6 +25,7 @@ const (
 	State      = "state"
 	Stream     = "stream"
 	Subject    = "subject"
+	Text       = "text"
 	Tries      = "tries"
 	Version    = "version"
 	Wait       = "wait"

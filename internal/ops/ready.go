@@ -1,0 +1,64 @@
+package ops
+
+import (
+	"maps"
+	"slices"
+	"sync"
+)
+
+// Ready is what a process waits for before it is of use: named checks, each
+// good or failing for a reason. Whoever knows sets them; nobody is asked, so a
+// probe costs nothing and cannot hang. The zero value has no checks, and with
+// no checks a process is not ready: nothing has spoken for it yet.
+type Ready struct {
+	mu     sync.Mutex
+	checks map[string]error
+	watch  func(name string, err error)
+}
+
+// Watch has f called, under no lock, whenever a check changes between good and
+// failing, and when it fails for another reason. It is for metrics and logs,
+// and is set before the first Set.
+func (r *Ready) Watch(f func(name string, err error)) { r.watch = f }
+
+// Set notes how a check stands: err is why it fails, nil that it is good.
+func (r *Ready) Set(name string, err error) {
+	r.mu.Lock()
+	if r.checks == nil {
+		r.checks = map[string]error{}
+	}
+	was, known := r.checks[name]
+	r.checks[name] = err
+	r.mu.Unlock()
+	if r.watch != nil && (!known || text(was) != text(err)) {
+		r.watch(name, err)
+	}
+}
+
+// OK reports whether there are checks and all are good.
+func (r *Ready) OK() bool { return r.status().Ready }
+
+// Check is one check in the answer of /readyz.
+type Check struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Reason string `json:"reason,omitempty"` // one line
+}
+
+// Status is the answer of /readyz.
+type Status struct {
+	Ready  bool    `json:"ready"`
+	Checks []Check `json:"checks"` // by name
+}
+
+func (r *Ready) status() Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := Status{Ready: len(r.checks) > 0, Checks: []Check{}}
+	for _, name := range slices.Sorted(maps.Keys(r.checks)) {
+		err := r.checks[name]
+		s.Ready = s.Ready && err == nil
+		s.Checks = append(s.Checks, Check{Name: name, OK: err == nil, Reason: text(err)})
+	}
+	return s
+}

@@ -51,13 +51,13 @@ func (a *Answers) logs(ctx context.Context, r *statemachine.Stored, n int) (map[
 // unsealed collects the items that lie in records, in one reading for all logs.
 func (a *Answers) unsealed(ctx context.Context, r *statemachine.Stored) (map[string]Items, error) {
 	fresh := make(map[string]Items)
-	after, any := r.Seq, false
+	after, found := r.Seq, false
 	for _, ref := range r.Logs {
 		if ref.Count > ref.Sealed {
-			after, any = min(after, ref.After), true
+			after, found = min(after, ref.After), true
 		}
 	}
-	if !any {
+	if !found {
 		return fresh, nil
 	}
 	for old, err := range a.Log.Read(ctx, r.Run, after) {

@@ -2,7 +2,6 @@ package statemachine_test
 
 import (
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -512,11 +511,4 @@ func seal(t testing.TB, f *sm.Fold) *sm.Sealed {
 		t.Errorf("the record does not read back (-want +got):\n%s", diff)
 	}
 	return s
-}
-
-// errorsAs keeps the tests of limits short.
-func limitOf(err error) *sm.LimitError {
-	var l *sm.LimitError
-	errors.As(err, &l)
-	return l
 }

@@ -1,0 +1,77 @@
+package statemachine
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Diagram draws the machine as a Mermaid stateDiagram-v2.
+func (d *Definition) Diagram() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%%%% %s version %d\nstateDiagram-v2\n", d.Name, d.Version)
+	ids := make(map[string]string, len(d.nodes))
+	for i, n := range d.nodes {
+		ids[n.name] = diagramID(i, n.name)
+	}
+	for _, n := range d.nodes {
+		fmt.Fprintf(&b, "    state %q as %s\n", n.title(), ids[n.name])
+	}
+	for i, n := range d.nodes {
+		if i == 0 {
+			fmt.Fprintf(&b, "    [*] --> %s\n", ids[n.name])
+		}
+		for _, e := range n.exits() {
+			to, ok := ids[e.To]
+			if !ok {
+				to = "unknown"
+			}
+			fmt.Fprintf(&b, "    %s --> %s%s\n", ids[n.name], to, n.exitLabel(e))
+		}
+		if n.ends() {
+			fmt.Fprintf(&b, "    %s --> [*]\n", ids[n.name])
+		}
+	}
+	return b.String()
+}
+
+// title is what stands in a state's box.
+func (n *node) title() string {
+	switch n.kind {
+	case KindCall:
+		return n.name + ": " + strings.Join(n.action.effects, " | ")
+	case KindFail:
+		return n.name + ": fails with " + n.class
+	}
+	return n.name
+}
+
+// exitLabel is what stands at an arrow.
+func (n *node) exitLabel(e Exit) string {
+	switch {
+	case e.Kind == ExitWhen && e.Label == "":
+		return ": when"
+	case e.Kind == ExitWhen:
+		return ": " + e.Label
+	case e.Kind == ExitCatch && e.Label == "*":
+		return ": any error"
+	case e.Kind == ExitCatch:
+		return ": error " + e.Label
+	case e.Kind == ExitVisits:
+		return fmt.Sprintf(": after %d visits", n.limit)
+	case len(n.whens) > 0:
+		return ": else"
+	}
+	return ""
+}
+
+// diagramID is a state's name in Mermaid, which has no hyphens in names and
+// words of its own.
+func diagramID(i int, name string) string {
+	switch {
+	case strings.ContainsFunc(name, func(r rune) bool { return r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') }):
+		return fmt.Sprintf("s%d", i)
+	case name == "state", name == "note", name == "end", name == "direction", name == "as", name == "default", name == "class", name == "style":
+		return fmt.Sprintf("s%d", i)
+	}
+	return name
+}

@@ -1,0 +1,279 @@
+package natsqueue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pawlrun/pawl/queue"
+	"github.com/pawlrun/pawl/worker"
+)
+
+const (
+	mostFetch  = 1000
+	fetchBytes = 16 << 20               // of one pull, so that the server never drops a slow reader
+	pullPause  = 5 * time.Millisecond   // before a pull that was turned away is made again
+	drainWait  = 500 * time.Millisecond // for what is on its way when a fetch is given up
+)
+
+// Source is the queues. Any number of fetches may run at once, on the same
+// consumer as well.
+type Source struct {
+	*link
+
+	mu      sync.Mutex
+	pullers map[string][]*puller // idle, by consumer
+	closed  bool
+}
+
+var _ worker.Source = (*Source)(nil)
+
+// Fetch implements worker.Source. It returns as soon as there is anything, and
+// nothing without an error when there is nothing. Messages come with an error
+// only if ctx ended: they are to be answered all the same.
+func (s *Source) Fetch(ctx context.Context, consumer string, n int, wait time.Duration) ([]queue.Message, error) {
+	name, err := streamOf(consumer)
+	if err != nil {
+		return nil, err
+	}
+	deadline := time.Now().Add(wait)
+	for pause := firstPause; ; pause = min(2*pause, mostPause) {
+		msgs, err := s.fetch(ctx, consumer, name, max(1, min(n, mostFetch)), time.Until(deadline))
+		if err == nil || len(msgs) > 0 && ctx.Err() == nil {
+			return msgs, nil // trouble comes again at the next fetch
+		}
+		if errors.Is(err, errGone) {
+			// The stream may have been made anew. If it is only without a
+			// leader, that passes.
+			s.forget(name)
+			if missing := s.checkConsumer(ctx, consumer); missing != nil {
+				return nil, fmt.Errorf("fetch from %s: %w", consumer, missing)
+			}
+			if pause < time.Until(deadline) && sleep(ctx, pause) == nil {
+				continue
+			}
+		}
+		if ctx.Err() != nil || errors.Is(err, worker.ErrUnavailable) || errors.Is(err, ErrMissing) {
+			return msgs, fmt.Errorf("fetch from %s: %w", consumer, err)
+		}
+		return msgs, unavailable("fetch from "+consumer, err)
+	}
+}
+
+// fetch fetches from a consumer of the named stream.
+func (s *Source) fetch(ctx context.Context, consumer, name string, n int, wait time.Duration) ([]queue.Message, error) {
+	// Ids made for messages that have none name the stream's incarnation: it
+	// must be known before there is a message.
+	var incarnation string
+	if name == streamStart || name == streamSignal {
+		var err error
+		if incarnation, err = s.incarnation(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	p, err := s.puller(consumer, s.subj.stream(name))
+	if err != nil {
+		return nil, err
+	}
+	msgs, err := p.fetch(ctx, n, wait)
+	s.release(consumer, p)
+	out := make([]queue.Message, 0, len(msgs))
+	for _, m := range msgs {
+		out = append(out, s.read(m, incarnation))
+	}
+	return out, err
+}
+
+func (s *Source) puller(consumer, stream string) (*puller, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if idle := s.pullers[consumer]; len(idle) > 0 {
+		p := idle[len(idle)-1]
+		s.pullers[consumer] = idle[:len(idle)-1]
+		return p, nil
+	}
+	return newPuller(s.link, stream, consumer)
+}
+
+// release keeps a puller for the next fetch, unless a pull of it may still be
+// under way.
+func (s *Source) release(consumer string, p *puller) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.spent || s.closed {
+		p.close()
+		return
+	}
+	s.pullers[consumer] = append(s.pullers[consumer], p)
+}
+
+func (s *Source) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for name, idle := range s.pullers {
+		for _, p := range idle {
+			p.close()
+		}
+		delete(s.pullers, name)
+	}
+	return nil
+}
+
+// puller makes pulls on one consumer, one at a time, and gets the messages on
+// an inbox of its own: a delivered message does not tell which pull it
+// answers.
+type puller struct {
+	*link
+	subject string // of pulls
+	sub     *nats.Subscription
+	msgs    chan *nats.Msg
+	spent   bool // a pull was left unfinished
+}
+
+func newPuller(l *link, stream, consumer string) (*puller, error) {
+	// One pull is open at a time, so no more than its messages and its status
+	// can come.
+	msgs := make(chan *nats.Msg, mostFetch+1)
+	sub, err := l.nc.ChanSubscribe(l.nc.NewInbox(), msgs)
+	if err != nil {
+		return nil, fmt.Errorf("subscribe to messages: %w", err)
+	}
+	return &puller{link: l, subject: "$JS.API.CONSUMER.MSG.NEXT." + stream + "." + consumer, sub: sub, msgs: msgs}, nil
+}
+
+// close ends the subscription; on a connection that is closed it has ended.
+func (p *puller) close() { _ = p.sub.Unsubscribe() }
+
+var (
+	errGone   = errors.New("the consumer does not answer")
+	errLeader = errors.New("the consumer changes its leader")
+)
+
+// fetch pulls until there is something or the wait is over.
+func (p *puller) fetch(ctx context.Context, n int, wait time.Duration) ([]*nats.Msg, error) {
+	deadline := time.Now().Add(wait)
+	for {
+		msgs, err := p.pull(ctx, n, time.Until(deadline))
+		if len(msgs) > 0 || err == nil && time.Until(deadline) <= pullPause {
+			return msgs, nil
+		}
+		// A pull that was turned away, because others wait or the leader
+		// changes, is made again.
+		if err != nil && (p.spent || time.Until(deadline) <= pullPause || !errors.Is(err, errLeader)) {
+			return nil, err
+		}
+		if err := sleep(ctx, pullPause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// pull makes one pull: it ends when there is something, as soon as there is no
+// more of it.
+func (p *puller) pull(ctx context.Context, n int, wait time.Duration) ([]*nats.Msg, error) {
+	request := map[string]any{"batch": n, "no_wait": true, "max_bytes": fetchBytes}
+	if wait > 0 {
+		request["expires"] = max(wait, time.Millisecond)
+	}
+	body, _ := json.Marshal(request) // numbers
+	p.mux.mu.RLock()
+	cut := p.mux.cut
+	p.mux.mu.RUnlock()
+	if err := p.nc.PublishMsg(&nats.Msg{Subject: p.subject, Reply: p.sub.Subject, Data: body}); err != nil {
+		return nil, err
+	}
+	quiet := time.NewTimer(max(wait, 0) + p.opts.Quiet)
+	defer quiet.Stop()
+	var got []*nats.Msg
+	for len(got) < n {
+		select {
+		case m := <-p.msgs:
+			// What is delivered has an ack's address; a status has none.
+			if m.Reply == "" {
+				return got, pullStatus(m)
+			}
+			got = append(got, m)
+		case <-ctx.Done():
+			return append(got, p.abandon()...), ctx.Err()
+		case <-cut:
+			return append(got, p.abandon()...), nats.ErrDisconnected
+		case <-quiet.C:
+			return append(got, p.abandon()...), errSilent
+		}
+	}
+	return got, nil
+}
+
+// abandon ends the subscription, and with it the pull, and takes in what is on
+// its way: it would otherwise lie about until its AckWait is over.
+func (p *puller) abandon() []*nats.Msg {
+	p.spent = true
+	if p.sub.Drain() != nil || p.nc.FlushTimeout(drainWait) != nil {
+		p.close()
+	}
+	var got []*nats.Msg
+	for {
+		select {
+		case m := <-p.msgs:
+			if m.Reply != "" {
+				got = append(got, m)
+			}
+		default:
+			return got
+		}
+	}
+}
+
+// pullStatus reads the status that ended a pull; nil for the ordinary ends.
+func pullStatus(m *nats.Msg) error {
+	code, text := m.Header.Get(headerState), m.Header.Get("Description")
+	switch {
+	case code == "404", code == "408": // no messages; time is over, or others wait
+		return nil
+	case code == "503":
+		return errGone
+	case code == "409" && strings.Contains(text, "MaxBytes"):
+		return nil
+	case code == "409" && strings.Contains(text, "Consumer Deleted"):
+		return errGone
+	case code == "409": // the leader changes, the server shuts down
+		return fmt.Errorf("%w: %s", errLeader, text)
+	}
+	return fmt.Errorf("the pull was refused: %s %s", code, text)
+}
+
+// delivery answers one message. Answers are not awaited: what is lost leads to
+// a redelivery.
+type delivery struct {
+	nc    *nats.Conn
+	reply string
+}
+
+// Ack implements queue.Delivery.
+func (d *delivery) Ack() error { return d.answer("ack", "+ACK") }
+
+// Beat implements queue.Delivery.
+func (d *delivery) Beat() error { return d.answer("beat", "+WPI") }
+
+// Nak implements queue.Delivery.
+func (d *delivery) Nak(delay time.Duration) error {
+	if delay <= 0 {
+		return d.answer("nak", "-NAK")
+	}
+	return d.answer("nak", `-NAK {"delay":`+strconv.FormatInt(int64(delay), 10)+`}`)
+}
+
+func (d *delivery) answer(what, text string) error {
+	if err := d.nc.Publish(d.reply, []byte(text)); err != nil {
+		return fmt.Errorf("%s message: %w: %w", what, worker.ErrUnavailable, err)
+	}
+	return nil
+}

@@ -1,0 +1,97 @@
+package natsqueue
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/nats-io/nats.go"
+)
+
+// The headers of messages. Those with "Nats-" are the broker's.
+const (
+	headerRun     = "Pawl-Run-Id"
+	headerVersion = "Pawl-Machine-Version"
+	headerSignal  = "Pawl-Signal-Id"
+	headerEvent   = "Pawl-Event-Id"
+	headerName    = "Pawl-Event-Name"
+	headerTries   = "Pawl-Tries"
+	headerTxid    = "Pawl-Txid"
+	headerRev     = "Pawl-Rev"
+	headerMachine = "Pawl-Machine"
+	headerStatus  = "Pawl-Status"
+	headerAsked   = "Pawl-Asked"
+
+	headerMsgID    = "Nats-Msg-Id"
+	headerExpected = "Nats-Expected-Last-Subject-Sequence"
+	headerTTL      = "Nats-TTL"
+
+	headerSchedule = "Nats-Schedule"
+	headerTarget   = "Nats-Schedule-Target"
+
+	headerBatchID     = "Nats-Batch-Id"
+	headerBatchSeq    = "Nats-Batch-Sequence"
+	headerBatchCommit = "Nats-Batch-Commit"
+
+	headerSubject  = "Nats-Subject"
+	headerSequence = "Nats-Sequence"
+	headerTime     = "Nats-Time-Stamp"
+	headerPending  = "Nats-Num-Pending"
+	headerState    = "Status" // of an answer that is no message, as nats.go names it
+)
+
+// encoded begins a header value that is not written as it is.
+const encoded = "base64:"
+
+// headerValue is how text appears in a header: as it is, unless a header
+// cannot carry it (a newline would end it, blanks at its ends would go) or it
+// looks like what this function makes. textOf turns it back.
+func headerValue(text string) string {
+	if plain(text) {
+		return text
+	}
+	return encoded + base64.StdEncoding.EncodeToString([]byte(text))
+}
+
+// textOf is the text that headerValue was given.
+func textOf(value string) (string, error) {
+	b64, ok := strings.CutPrefix(value, encoded)
+	if !ok {
+		return value, nil
+	}
+	b, err := base64.StdEncoding.DecodeString(b64)
+	if err != nil {
+		return "", fmt.Errorf("header value %s: %w", quoted(value), err)
+	}
+	return string(b), nil
+}
+
+// plain reports whether a header carries the text unchanged, to any client.
+func plain(text string) bool {
+	if text != strings.TrimSpace(text) || strings.HasPrefix(text, encoded) || !utf8.ValidString(text) {
+		return false
+	}
+	for _, r := range text {
+		if unicode.IsControl(r) {
+			return false
+		}
+	}
+	return true
+}
+
+// headersOf copies the headers of a message, the first value of each. The
+// broker's own that only made sense on the way here are left out.
+func headersOf(m *nats.Msg) map[string]string {
+	if len(m.Header) == 0 {
+		return nil
+	}
+	h := make(map[string]string, len(m.Header))
+	for k, v := range m.Header {
+		if len(v) > 0 {
+			h[k] = v[0]
+		}
+	}
+	return h
+}

@@ -1,0 +1,248 @@
+package natsqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pawlrun/pawl/statemachine"
+	"github.com/pawlrun/pawl/worker"
+)
+
+// Log is HISTORY.
+type Log struct {
+	*link
+	group bool // append as atomic batches
+}
+
+var _ worker.Log = (*Log)(nil)
+
+func newLog(l *link, replicas int) *Log {
+	return &Log{link: l, group: l.opts.Group == GroupAlways || l.opts.Group == GroupAuto && l.opts.SyncAlways && replicas == 1}
+}
+
+// attempt is one record on its way into HISTORY.
+type attempt struct {
+	at     int // index in what the caller gave
+	record *statemachine.Record
+	msg    *nats.Msg
+	first  time.Time // when it was first sent
+	sent   time.Time // when it was last sent
+	answer ack
+	silent int // how often nothing at all was heard of it on a connection that held
+}
+
+const (
+	firstPause = 20 * time.Millisecond
+	mostPause  = time.Second
+
+	// deafSends is how often a record may be sent, and read not to be there,
+	// before it is taken for forbidden: a publish without permission looks
+	// like one that is lost.
+	deafSends = 3
+)
+
+// Append implements worker.Log. All records of a call are under way at once;
+// those whose outcome is not plain are settled by reading, and sent again,
+// while the same bytes would still be the run's next record.
+func (g *Log) Append(ctx context.Context, appends []worker.Append) []worker.Appended {
+	out := make([]worker.Appended, len(appends))
+	open := g.attempts(appends)
+	began, pause := time.Now(), firstPause
+	for round := 0; ; round++ {
+		g.sendAll(ctx, open, round)
+		open = g.settle(ctx, open, out)
+		if len(open) == 0 {
+			return out
+		}
+		// Outcomes that are still open were read to be not there yet.
+		if time.Since(began) > g.opts.Patience {
+			for _, a := range open {
+				out[a.at].Err = unavailable("append run "+quoted(a.record.Run), a.answer.why)
+			}
+			return out
+		}
+		if err := sleep(ctx, jitter(pause)); err != nil {
+			for _, a := range open {
+				out[a.at].Err = fmt.Errorf("append run %s: %w", quoted(a.record.Run), err)
+			}
+			return out
+		}
+		pause = min(2*pause, mostPause)
+	}
+}
+
+// attempts makes the messages. Their headers share one array of values.
+func (g *Log) attempts(appends []worker.Append) []*attempt {
+	const headers = 6
+	values := make([]string, 0, headers*len(appends))
+	value := func(s string) []string {
+		values = append(values, s)
+		return values[len(values)-1 : len(values) : len(values)]
+	}
+	all := make([]attempt, len(appends))
+	msgs := make([]nats.Msg, len(appends))
+	open := make([]*attempt, len(appends))
+	for i, a := range appends {
+		r := a.Record
+		// No Nats-Msg-Id: the expected sequence is the guard, and an id would
+		// only make the answers harder to read.
+		msgs[i] = nats.Msg{
+			Subject: g.subj.history(r.Run),
+			Data:    a.Bytes,
+			Header: nats.Header{
+				headerExpected: value(strconv.FormatUint(r.Prev, 10)),
+				headerTxid:     value(headerValue(r.Txid)),
+				headerRev:      value(strconv.FormatUint(r.Rev, 10)),
+				headerMachine:  value(headerValue(r.Machine)),
+				headerStatus:   value(headerValue(string(r.Status))),
+				headerRun:      value(headerValue(r.Run)),
+			},
+		}
+		all[i] = attempt{at: i, record: r, msg: &msgs[i]}
+		open[i] = &all[i]
+	}
+	return open
+}
+
+// sendAll sends what is open and notes the answers. The first two rounds may
+// use batches: a second one without those that spoilt the first.
+func (g *Log) sendAll(ctx context.Context, open []*attempt, round int) {
+	if g.group && round < 2 && len(open) >= leastBatch {
+		g.sendBatches(ctx, open)
+		return
+	}
+	f := g.mux.fly(len(open))
+	for i, a := range open {
+		a.depart(time.Now())
+		if err := f.send(i, a.msg); err != nil {
+			a.answer = sendError(err)
+		}
+	}
+	answers, _ := f.land(ctx, g.opts.Quiet)
+	for i, a := range open {
+		if a.answer.why != nil { // not sent
+			continue
+		}
+		a.answer = readAck(answers[i])
+		if answers[i] == nil && !f.broken() {
+			a.silent++
+		}
+	}
+}
+
+// depart notes that the record is about to be sent.
+func (a *attempt) depart(now time.Time) {
+	if a.first.IsZero() {
+		a.first = now
+	}
+	a.sent, a.answer = now, ack{}
+}
+
+// settle decides every attempt it can, reading where the answer does not tell,
+// and returns those to be sent again.
+func (g *Log) settle(ctx context.Context, open []*attempt, out []worker.Appended) []*attempt {
+	var unclear []*attempt
+	for _, a := range open {
+		switch a.answer.verdict {
+		case stored:
+			out[a.at] = worker.Appended{Seq: a.answer.seq, Sent: a.sent}
+		case tooLarge:
+			out[a.at].Err = fmt.Errorf("append run %s: %w: %w", quoted(a.record.Run), worker.ErrTooLarge, a.answer.why)
+		default:
+			unclear = append(unclear, a)
+		}
+	}
+	if len(unclear) == 0 {
+		return nil
+	}
+	last, errs := g.looks(ctx, unclear)
+	again := unclear[:0]
+	for i, a := range unclear {
+		if errs[i] != nil {
+			// Not even read: the outcome stays open.
+			if err := ctx.Err(); err != nil {
+				out[a.at].Err = fmt.Errorf("append run %s: %w", quoted(a.record.Run), err)
+				continue
+			}
+			a.answer.why = errors.Join(a.answer.why, errs[i])
+			again = append(again, a)
+			continue
+		}
+		if outcome, ok := g.compare(a, last[i]); ok {
+			out[a.at] = outcome
+			continue
+		}
+		again = append(again, a)
+	}
+	return again
+}
+
+// compare decides an attempt by the run's last record; false if the record is
+// to be sent again.
+func (g *Log) compare(a *attempt, last *raw) (worker.Appended, bool) {
+	run := quoted(a.record.Run)
+	if last != nil && last.txid() == a.record.Txid {
+		return worker.Appended{Seq: last.seq, Sent: a.first}, true
+	}
+	if last != nil && last.seq > a.record.Prev {
+		s, err := last.record()
+		if err != nil {
+			return worker.Appended{Err: fmt.Errorf("append run %s: %w", run, err)}, true
+		}
+		return worker.Appended{Last: s}, true
+	}
+	if a.record.Prev > 0 && (last == nil || last.seq < a.record.Prev) {
+		// The record before this one was read by somebody, and no last record
+		// is ever removed: whoever answered is behind.
+		a.answer.why = errors.Join(a.answer.why, errBehind)
+		return worker.Appended{}, false
+	}
+	stream := "stream " + g.subj.stream(streamHistory)
+	if a.answer.verdict == noRoom || a.answer.verdict == impossible {
+		return worker.Appended{Err: fmt.Errorf("append run %s: %w", run, unavailable(stream, a.answer.why))}, true
+	}
+	if err := g.forbidden(a.msg.Subject); err != nil && a.silent > 0 {
+		return worker.Appended{Err: fmt.Errorf("append run %s: %w", run, unavailable(stream, err))}, true
+	}
+	if a.silent >= deafSends {
+		err := fmt.Errorf("%w, %d times, while reads are answered: is it permitted?", errSilent, a.silent)
+		return worker.Appended{Err: fmt.Errorf("append run %s: %w", run, unavailable(stream, err))}, true
+	}
+	return worker.Appended{}, false
+}
+
+var errBehind = errors.New("the server that answered is behind")
+
+// forbidden is the broker's complaint about publishing on a subject, if the
+// last complaint was that. It is the only answer such a publish gets.
+func (l *link) forbidden(subject string) error {
+	err := l.nc.LastError()
+	if errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(strings.ToLower(err.Error()), strings.ToLower(subject)) {
+		return err
+	}
+	return nil
+}
+
+// sleep waits, or returns ctx's error.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// jitter is d, give or take a quarter.
+func jitter(d time.Duration) time.Duration {
+	return d*3/4 + rand.N(d/2+1)
+}

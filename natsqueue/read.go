@@ -1,0 +1,325 @@
+package natsqueue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pawlrun/pawl/statemachine"
+)
+
+const (
+	lastChunk   = 512     // subjects per bulk read; the server answers 413 beyond 1,024
+	lookChunk   = 256     // leader reads under way at once
+	answerBytes = 8 << 20 // of one answer, so that the server never drops a slow reader
+	readChunk   = 256     // records per read of a history
+)
+
+// raw is a stored message as it was read.
+type raw struct {
+	subject string
+	seq     uint64
+	time    time.Time
+	header  nats.Header
+	data    []byte
+}
+
+// txid is what the header says, without decoding the record.
+func (m *raw) txid() string {
+	t, err := textOf(m.header.Get(headerTxid))
+	if err != nil {
+		return ""
+	}
+	return t
+}
+
+// record decodes a record of HISTORY.
+func (m *raw) record() (*statemachine.Stored, error) {
+	r, err := statemachine.Decode(m.data)
+	if err != nil {
+		return nil, fmt.Errorf("record %d on %s: %w", m.seq, m.subject, err)
+	}
+	return &statemachine.Stored{Record: r, Seq: m.seq, Time: m.time, Bytes: m.data}, nil
+}
+
+// Last implements worker.Log. A record that this build cannot read is nil in
+// the answer, and the error then wraps statemachine.ErrFormat; Look tells which
+// it was. All other runs are answered.
+func (g *Log) Last(ctx context.Context, runs []string) ([]*statemachine.Stored, error) {
+	out := make([]*statemachine.Stored, len(runs))
+	at := make(map[string][]int, len(runs))
+	subjects := make([]string, 0, len(runs))
+	for i, run := range runs {
+		s := g.subj.history(run)
+		if at[s] == nil {
+			subjects = append(subjects, s)
+		}
+		at[s] = append(at[s], i)
+	}
+	var unreadable []error
+	take := func(m *raw) {
+		s, err := m.record()
+		if err != nil {
+			unreadable = append(unreadable, err)
+			return
+		}
+		for _, i := range at[m.subject] {
+			out[i] = s
+		}
+	}
+	for len(subjects) > 0 {
+		n := min(lastChunk, len(subjects))
+		if err := g.lastOf(ctx, streamHistory, subjects[:n], take); err != nil {
+			return nil, fmt.Errorf("read last records: %w", err)
+		}
+		subjects = subjects[n:]
+	}
+	return out, errors.Join(unreadable...)
+}
+
+// lastOf reads the last message of each subject from any replica. An answer
+// that was cut short at its size is asked for again from where it ended.
+func (l *link) lastOf(ctx context.Context, stream string, subjects []string, take func(*raw)) error {
+	from, upTo := uint64(0), uint64(0)
+	for {
+		msgs, end, err := l.series(ctx, stream, map[string]any{
+			"multi_last": subjects, "seq": from, "up_to_seq": upTo, "max_bytes": answerBytes,
+		})
+		if err != nil {
+			return err
+		}
+		for _, m := range msgs {
+			take(m)
+		}
+		if end == nil || end.Get(headerPending) == "0" || len(msgs) == 0 {
+			return nil
+		}
+		from = msgs[len(msgs)-1].seq + 1
+		if upTo, err = strconv.ParseUint(end.Get("Nats-UpTo-Sequence"), 10, 64); err != nil {
+			return fmt.Errorf("end of an answer: %w", err)
+		}
+	}
+}
+
+// series asks any replica for a series of messages. The end is the header of
+// the status that ended it, nil if there was nothing.
+func (l *link) series(ctx context.Context, stream string, request map[string]any) ([]*raw, nats.Header, error) {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return nil, nil, fmt.Errorf("encode read: %w", err)
+	}
+	msg := &nats.Msg{Subject: "$JS.API.DIRECT.GET." + l.subj.stream(stream), Data: body}
+	var out []*raw
+	var end nats.Header
+	err = l.retry(ctx, "read stream "+l.subj.stream(stream), func() error {
+		f := l.mux.flyMany()
+		sent := f.send(0, msg)
+		answers, err := f.land(ctx, l.opts.Quiet)
+		if err := errors.Join(sent, err); err != nil {
+			return err
+		}
+		out, end, err = readSeries(answers)
+		return err
+	})
+	return out, end, err
+}
+
+// readSeries reads the messages of a direct get, up to the status that ends
+// them.
+func readSeries(answers []*nats.Msg) ([]*raw, nats.Header, error) {
+	if len(answers) == 0 {
+		return nil, nil, errSilent
+	}
+	status := answers[len(answers)-1].Header
+	switch status.Get(headerState) {
+	case "":
+		return nil, nil, errSilent
+	case "204":
+	case "404":
+		// "No Results" and, of one subject, "Message Not Found". With
+		// messages before it, one was removed while they were read.
+		if len(answers) > 1 {
+			return nil, nil, errors.New("a message was removed while it was read")
+		}
+		return nil, nil, nil
+	case "503":
+		return nil, nil, errNoResponse
+	default:
+		return nil, nil, final{fmt.Errorf("%s %s", status.Get(headerState), status.Get("Description"))}
+	}
+	out := make([]*raw, 0, len(answers)-1)
+	for _, a := range answers[:len(answers)-1] {
+		m, err := readDirect(a)
+		if err != nil {
+			return nil, nil, err
+		}
+		out = append(out, m)
+	}
+	return out, status, nil
+}
+
+// readDirect reads one message of a direct get.
+func readDirect(m *nats.Msg) (*raw, error) {
+	seq, err := strconv.ParseUint(m.Header.Get(headerSequence), 10, 64)
+	if err != nil {
+		return nil, final{fmt.Errorf("sequence of a message read: %w", err)}
+	}
+	at, err := time.Parse(time.RFC3339Nano, m.Header.Get(headerTime))
+	if err != nil {
+		return nil, final{fmt.Errorf("time of a message read: %w", err)}
+	}
+	return &raw{subject: m.Header.Get(headerSubject), seq: seq, time: at, header: m.Header, data: m.Data}, nil
+}
+
+// Look implements worker.Log.
+func (g *Log) Look(ctx context.Context, run string) (*statemachine.Stored, error) {
+	m, err := g.lead(ctx, streamHistory, map[string]any{"last_by_subj": g.subj.history(run)})
+	if err != nil || m == nil {
+		return nil, err
+	}
+	return m.record()
+}
+
+// looks reads the last records of attempts from the stream's leader, once.
+func (g *Log) looks(ctx context.Context, attempts []*attempt) ([]*raw, []error) {
+	out, errs := make([]*raw, len(attempts)), make([]error, len(attempts))
+	for first := 0; first < len(attempts); first += lookChunk {
+		part := attempts[first:min(first+lookChunk, len(attempts))]
+		f := g.mux.fly(len(part))
+		for i, a := range part {
+			errs[first+i] = f.send(i, g.leaderGet(streamHistory, map[string]any{"last_by_subj": a.msg.Subject}))
+		}
+		answers, _ := f.land(ctx, g.opts.Quiet)
+		for i, a := range part {
+			if errs[first+i] == nil {
+				out[first+i], errs[first+i] = readLeader(answers[i], a.msg.Subject)
+			}
+		}
+	}
+	return out, errs
+}
+
+// lead reads one message from a stream's leader; nil if there is none. The
+// client's own "last message for subject" would ask any replica.
+func (l *link) lead(ctx context.Context, stream string, request map[string]any) (*raw, error) {
+	asked, _ := request["last_by_subj"].(string)
+	var out *raw
+	err := l.retry(ctx, "read stream "+l.subj.stream(stream), func() error {
+		answer, err := l.ask(ctx, l.leaderGet(stream, request))
+		if err != nil {
+			return err
+		}
+		out, err = readLeader(answer, asked)
+		return err
+	})
+	return out, err
+}
+
+func (l *link) leaderGet(stream string, request map[string]any) *nats.Msg {
+	body, _ := json.Marshal(request) // strings and numbers
+	return &nats.Msg{Subject: "$JS.API.STREAM.MSG.GET." + l.subj.stream(stream), Data: body}
+}
+
+// readLeader reads the answer to leaderGet. A subject that was asked for must
+// be the one that is answered: with a wildcard in it, the broker takes it for
+// a pattern.
+func readLeader(m *nats.Msg, subject string) (*raw, error) {
+	if m == nil {
+		return nil, errSilent
+	}
+	if len(m.Data) == 0 {
+		return nil, errNoResponse
+	}
+	var a struct {
+		Error   *apiError `json:"error"`
+		Message *struct {
+			Subject string    `json:"subject"`
+			Seq     uint64    `json:"seq"`
+			Header  []byte    `json:"hdrs"`
+			Data    []byte    `json:"data"`
+			Time    time.Time `json:"time"`
+		} `json:"message"`
+	}
+	if err := json.Unmarshal(m.Data, &a); err != nil {
+		return nil, final{fmt.Errorf("answer to a read: %w", err)}
+	}
+	switch {
+	case a.Error != nil && a.Error.Code == codeNotFound:
+		return nil, nil
+	case a.Error != nil && a.Error.Code == codeStreamNotFound:
+		return nil, final{fmt.Errorf("%w: %w", a.Error, ErrMissing)}
+	case a.Error != nil:
+		return nil, a.Error
+	case a.Message == nil:
+		return nil, final{errors.New("answer to a read without a message")}
+	case subject != "" && !strings.ContainsAny(subject, "*>") && a.Message.Subject != subject:
+		return nil, final{fmt.Errorf("asked for %s, got %s", quoted(subject), quoted(a.Message.Subject))}
+	}
+	out := &raw{subject: a.Message.Subject, seq: a.Message.Seq, time: a.Message.Time, data: a.Message.Data}
+	if len(a.Message.Header) > 0 {
+		h, err := nats.DecodeHeadersMsg(a.Message.Header)
+		if err != nil {
+			return nil, final{fmt.Errorf("headers of a message read: %w", err)}
+		}
+		out.header = h
+	}
+	return out, nil
+}
+
+// Read implements worker.Log. What the last record is, the leader says; what
+// comes before it, any replica, and the leader again what that one lacks.
+func (g *Log) Read(ctx context.Context, run string, after uint64) iter.Seq2[*statemachine.Stored, error] {
+	subject := g.subj.history(run)
+	return func(yield func(*statemachine.Stored, error) bool) {
+		last, err := g.lead(ctx, streamHistory, map[string]any{"last_by_subj": subject})
+		if err != nil {
+			yield(nil, fmt.Errorf("read run %s: %w", quoted(run), err))
+			return
+		}
+		for last != nil && after < last.seq {
+			msgs, err := g.readOn(ctx, subject, after)
+			if err != nil {
+				yield(nil, fmt.Errorf("read run %s: %w", quoted(run), err))
+				return
+			}
+			for _, m := range msgs {
+				s, err := m.record()
+				if err == nil && m.subject != subject {
+					err = fmt.Errorf("asked for %s, got %s", quoted(subject), quoted(m.subject))
+				}
+				if err != nil {
+					yield(nil, fmt.Errorf("read run %s: %w", quoted(run), err))
+					return
+				}
+				if after = m.seq; !yield(s, nil) {
+					return
+				}
+			}
+			if len(msgs) == 0 { // purged meanwhile
+				return
+			}
+		}
+	}
+}
+
+// readOn reads the next records of a subject.
+func (g *Log) readOn(ctx context.Context, subject string, after uint64) ([]*raw, error) {
+	msgs, _, err := g.series(ctx, streamHistory, map[string]any{
+		"next_by_subj": subject, "seq": after + 1, "batch": readChunk, "max_bytes": answerBytes,
+	})
+	if err != nil || len(msgs) > 0 {
+		return msgs, err
+	}
+	m, err := g.lead(ctx, streamHistory, map[string]any{"next_by_subj": subject, "seq": after + 1})
+	if err != nil || m == nil {
+		return nil, err
+	}
+	return []*raw{m}, nil
+}

@@ -1,0 +1,162 @@
+package natsqueue
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/pawlrun/pawl/queue"
+)
+
+// The grammar of names. Effects may have dots, which become "+" in tokens:
+// "+" is legal in subjects and consumer names, and no name has one.
+var (
+	nameRE   = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
+	effectRE = regexp.MustCompile(`^[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)*$`)
+	opaqueRE = regexp.MustCompile(`^[A-Za-z0-9_=-]{1,128}$`)
+	prefixRE = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
+)
+
+// nobody stands in a subject for a name that is missing or is none.
+const nobody = "_"
+
+// checkName says what is wrong with the name of a machine, state or signal.
+func checkName(what, name string) error {
+	if !nameRE.MatchString(name) {
+		return fmt.Errorf("%s name %s is not [a-z][a-z0-9_-]{0,63}", what, quoted(name))
+	}
+	return nil
+}
+
+// checkEffect says what is wrong with an effect type.
+func checkEffect(effect string) error {
+	if len(effect) > 64 || !effectRE.MatchString(effect) {
+		return fmt.Errorf("effect type %s is not [a-z][a-z0-9_-]* with dots, at most 64", quoted(effect))
+	}
+	return nil
+}
+
+// quoted is a name for an error message, of bounded length.
+func quoted(s string) string {
+	const most = 64
+	if len(s) > most {
+		return fmt.Sprintf("%q… (%d bytes)", s[:most], len(s))
+	}
+	return strconv.Quote(s)
+}
+
+// EffectToken is an effect type as it appears in subjects and in the name of
+// its consumer.
+func EffectToken(effect string) string { return strings.ReplaceAll(effect, ".", "+") }
+
+// effectOf is the effect type of a token.
+func effectOf(token string) string { return strings.ReplaceAll(token, "+", ".") }
+
+// idToken is the id of an effect as a subject token. The ids this fleet makes
+// are their own token.
+func idToken(id string) string { return queue.Token(id) }
+
+// subjects makes every subject there is, from the prefix.
+type subjects struct{ prefix string }
+
+// runPart is the partition and the token of a run, as they end a subject.
+func runPart(run string) string {
+	token := queue.Token(run)
+	return strconv.Itoa(queue.Partition(token)) + "." + token
+}
+
+func (s subjects) start(machine string) string { return s.prefix + ".start." + machine }
+
+func (s subjects) signal(run, name string) string {
+	return s.prefix + ".signal." + queue.Token(run) + "." + name
+}
+
+func (s subjects) history(run string) string { return s.prefix + ".history." + runPart(run) }
+
+func (s subjects) partition(p int) string {
+	return s.prefix + ".history." + strconv.Itoa(p) + ".*"
+}
+
+func (s subjects) event(run string) string { return s.prefix + ".event." + runPart(run) }
+
+func (s subjects) effect(effect, run, id string) string {
+	return s.prefix + ".effect." + EffectToken(effect) + "." + runPart(run) + "." + idToken(id)
+}
+
+// timer is the subject of a schedule, due the one it fires to.
+func (s subjects) timer(run, id string, try int) string {
+	return s.prefix + ".timer." + alarm(run, id, try)
+}
+func (s subjects) due(run, id string, try int) string {
+	return s.prefix + ".due." + alarm(run, id, try)
+}
+
+func alarm(run, id string, try int) string {
+	return runPart(run) + "." + idToken(id) + "." + strconv.Itoa(try)
+}
+
+// later is the subject of the schedule of a postponed message, dueLater the
+// one it fires to. "later" is no partition, so neither is ever a run's.
+func (s subjects) later(id string) string    { return s.prefix + ".timer.later." + id }
+func (s subjects) dueLater(id string) string { return s.prefix + ".due.later." + id }
+
+// ledger is the subject of a business key: its hash, since a key may hold
+// anything and be of any length.
+func (s subjects) ledger(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return s.prefix + ".ledger." + base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// letter is the subject of a dead letter. What is no machine's name must not
+// decide what the letter of it matches.
+func (s subjects) letter(kind, machine string) string {
+	if !nameRE.MatchString(machine) {
+		machine = nobody
+	}
+	if !nameRE.MatchString(kind) {
+		kind = nobody
+	}
+	return s.prefix + ".dlq." + kind + "." + machine
+}
+
+// blob is the subject of a chunk. The owner is the part of a run, or of a
+// letter: letters outlive the blobs of their run.
+func (s subjects) blob(owner, hash string, chunk int) string {
+	return s.prefix + ".blob." + owner + "." + hash + "." + strconv.Itoa(chunk)
+}
+
+func (s subjects) blobs(owner string) string { return s.prefix + ".blob." + owner + ".>" }
+
+// letterPart is the owner of a letter's blobs, by the letter's message id.
+func letterPart(id string) string { return "dlq." + queue.Token(id) }
+
+func (s subjects) machine(name string, version int) string {
+	return s.prefix + ".machine." + name + "." + strconv.Itoa(version)
+}
+
+func (s subjects) versions(name string) string { return s.prefix + ".machine." + name + ".*" }
+
+// stream is the name of a stream.
+func (s subjects) stream(name string) string {
+	return strings.ToUpper(s.prefix) + "_" + name
+}
+
+// tokens splits a subject after the prefix; nil if it has another prefix.
+func (s subjects) tokens(subject string) []string {
+	rest, ok := strings.CutPrefix(subject, s.prefix+".")
+	if !ok {
+		return nil
+	}
+	return strings.Split(rest, ".")
+}
+
+// checkPrefix says what is wrong with a prefix.
+func checkPrefix(prefix string) error {
+	if !prefixRE.MatchString(prefix) {
+		return fmt.Errorf("prefix %s is not [a-z][a-z0-9_-]{0,31}", quoted(prefix))
+	}
+	return nil
+}

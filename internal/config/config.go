@@ -94,7 +94,7 @@ const (
 
 // HTTP serves /livez, /readyz and /metrics.
 type HTTP struct {
-	Addr  string `yaml:"addr"`
+	Addr  string `yaml:"addr"`  // empty: nowhere
 	Pprof bool   `yaml:"pprof"` // also /debug/pprof
 }
 

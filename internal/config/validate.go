@@ -24,7 +24,9 @@ func (c *Config) validate(f *faults) {
 	c.validateMode(f)
 	c.NATS.validate(f)
 	c.Redis.validate(f)
-	address(f, "http.addr", c.HTTP.Addr)
+	if c.HTTP.Addr != "" {
+		address(f, "http.addr", c.HTTP.Addr)
+	}
 	c.Worker.validate(f)
 	c.Retry.validate(f)
 	c.Limits.validate(f)

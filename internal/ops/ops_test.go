@@ -22,10 +22,10 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // serve runs a server until the test ends and returns its URL.
-func serve(t *testing.T, c ops.Config) string {
+func serve(t *testing.T, c ops.Options) string {
 	t.Helper()
 	c.Addr = "127.0.0.1:0"
-	s, err := ops.New(c)
+	s, err := ops.Listen(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,8 +58,8 @@ func get(t *testing.T, url string) (int, string) {
 
 func TestReadyIsToldByChecks(t *testing.T) {
 	t.Parallel()
-	ready := new(ops.Ready)
-	url := serve(t, ops.Config{Ready: ready})
+	ready := ops.NewReady()
+	url := serve(t, ops.Options{Ready: ready})
 	want := func(code int, text string, s ops.Status) {
 		t.Helper()
 		if c, body := get(t, url+"/readyz?text"); c != code || body != text {
@@ -102,7 +102,7 @@ func TestReadyIsToldByChecks(t *testing.T) {
 func TestWatchHearsOfChangesOnly(t *testing.T) {
 	t.Parallel()
 	var heard []string
-	ready := new(ops.Ready)
+	ready := ops.NewReady()
 	ready.Watch(func(name string, err error) {
 		ready.OK() // may look
 		if err == nil {
@@ -125,21 +125,21 @@ func TestPathsThatAreServed(t *testing.T) {
 	reg.MustRegister(n)
 	n.Add(3)
 	for _, test := range []struct {
-		config ops.Config
+		options ops.Options
 		path   string
 		code   int
 		has    string
 	}{
-		{ops.Config{}, "/livez", 200, "alive"},
-		{ops.Config{}, "/metrics", 404, ""},
-		{ops.Config{Gatherer: reg}, "/metrics", 200, "pawl_things_total 3\n"},
-		{ops.Config{}, "/debug/pprof/", 404, ""},
-		{ops.Config{Pprof: true}, "/debug/pprof/", 200, "goroutine"},
-		{ops.Config{Pprof: true}, "/debug/pprof/heap?debug=1", 200, "heap profile"},
-		{ops.Config{}, "/", 404, ""},
+		{ops.Options{}, "/livez", 200, "alive"},
+		{ops.Options{}, "/metrics", 404, ""},
+		{ops.Options{Gatherer: reg}, "/metrics", 200, "pawl_things_total 3\n"},
+		{ops.Options{}, "/debug/pprof/", 404, ""},
+		{ops.Options{Pprof: true}, "/debug/pprof/", 200, "goroutine"},
+		{ops.Options{Pprof: true}, "/debug/pprof/heap?debug=1", 200, "heap profile"},
+		{ops.Options{}, "/", 404, ""},
 	} {
-		test.config.Ready = new(ops.Ready)
-		code, body := get(t, serve(t, test.config)+test.path)
+		test.options.Ready = ops.NewReady()
+		code, body := get(t, serve(t, test.options)+test.path)
 		if code != test.code || !strings.Contains(body, test.has) {
 			t.Errorf("%s = %d %.200q, want %d with %q", test.path, code, body, test.code, test.has)
 		}
@@ -155,11 +155,11 @@ func TestTakenPort(t *testing.T) {
 	defer l.Close()
 	addr := l.Addr().String()
 	want := "http.addr: " + addr + " is in use by another program: stop that, or set PAWL_HTTP_ADDR (127.0.0.1:0 takes a free port)"
-	if _, err := ops.New(ops.Config{Addr: addr, Ready: new(ops.Ready)}); err == nil || err.Error() != want {
-		t.Errorf("New = %v, want %s", err, want)
+	if _, err := ops.Listen(ops.Options{Addr: addr, Ready: ops.NewReady()}); err == nil || err.Error() != want {
+		t.Errorf("Listen = %v, want %s", err, want)
 	}
 	var log bytes.Buffer
-	s, err := ops.New(ops.Config{Addr: addr, AnyPort: true, Ready: new(ops.Ready), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	s, err := ops.Listen(ops.Options{Addr: addr, AnyPort: true, Ready: ops.NewReady(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,4 +171,27 @@ func TestTakenPort(t *testing.T) {
 	if err := s.Run(ctx); err != nil {
 		t.Errorf("Run = %v", err)
 	}
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Errorf("Close = %v", err)
+		}
+	}
+}
+
+func TestCloseWithoutRunGivesTheAddressBack(t *testing.T) {
+	t.Parallel()
+	s, err := ops.Listen(ops.Options{Addr: "127.0.0.1:0", Ready: ops.NewReady()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Errorf("Close = %v", err)
+		}
+	}
+	l, err := net.Listen("tcp", s.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
 }

@@ -16,6 +16,9 @@ type Ready struct {
 	watch  func(name string, err error)
 }
 
+// NewReady returns a process that nothing has spoken for.
+func NewReady() *Ready { return new(Ready) }
+
 // Watch has f called, under no lock, whenever a check changes between good and
 // failing, and when it fails for another reason. It is for metrics and logs,
 // and is set before the first Set.

@@ -30,8 +30,8 @@ import (
 	"github.com/pawlrun/pawl/internal/logkey"
 )
 
-// Config says what is served, and where.
-type Config struct {
+// Options say what is served, and where.
+type Options struct {
 	Addr     string              // host:port; port 0 takes a free one
 	AnyPort  bool                // if the port is taken, take a free one and warn
 	Pprof    bool                // serve /debug/pprof
@@ -54,9 +54,9 @@ const (
 	stopTimeout = 2 * time.Second
 )
 
-// New binds the address, so that a taken one is an error at start. Run must
-// be called, or the address stays bound.
-func New(c Config) (*Server, error) {
+// Listen binds the address, so that a taken one is an error at start. Then
+// either Run or Close must be called.
+func Listen(c Options) (*Server, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
@@ -106,7 +106,16 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-func handler(c Config) http.Handler {
+// Close gives the address back, whether or not Run was called; requests in hand
+// are cut off. It may be called again.
+func (s *Server) Close() error {
+	if err := errors.Join(s.listener.Close(), s.http.Close()); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+func handler(c Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "alive\n") })
 	mux.HandleFunc("GET /readyz", c.Ready.serve)

@@ -28,18 +28,19 @@ type Config struct {
 	ID    string // of this worker, unique for its life; goes into records and claims
 	Build string // of this binary; goes into records
 
-	Lanes        int           // goroutines that drive runs; default 2
-	Batch        int           // runs a lane takes at once; default 256
-	InFlight     int           // starts taken and not yet acked, at most; default 10,000
-	InlineMax    int           // handlers of inline effects at once; default 1,000
-	InlinePerRun int           // … of one run; default 8
-	QueuedMax    int           // handlers of queued effects at once, per effect type; default 256
-	AckWait      time.Duration // of the wake-up consumers, as provisioned; default 10 s
-	EffectWait   time.Duration // of the effect consumers; default 30 s
-	WakeAge      time.Duration // a message older than this asks its next effect queued; default 10 min
-	WakeDepth    int           // … and so does one that has driven this many steps; default 1,000
-	StopTimeout  time.Duration // how long a stop waits for handlers; default 25 s
-	SweepEvery   time.Duration // a full pass of the sweeper; default 10 min
+	Lanes        int            // goroutines that drive runs; default 2
+	Batch        int            // runs a lane takes at once; default 256
+	InFlight     int            // starts taken and not yet acked, at most; default 10,000
+	InlineMax    int            // handlers of inline effects at once; default 1,000
+	InlinePerRun int            // … of one run; default 8
+	QueuedMax    int            // handlers of queued effects at once, per effect type; default 256
+	QueuedOf     map[string]int // effect types with a QueuedMax of their own
+	AckWait      time.Duration  // of the wake-up consumers, as provisioned; default 10 s
+	EffectWait   time.Duration  // of the effect consumers; default 30 s
+	WakeAge      time.Duration  // a message older than this asks its next effect queued; default 10 min
+	WakeDepth    int            // … and so does one that has driven this many steps; default 1,000
+	StopTimeout  time.Duration  // how long a stop waits for handlers; default 25 s
+	SweepEvery   time.Duration  // a full pass of the sweeper; default 10 min
 	Retry        Retry
 
 	Logger   *slog.Logger                 // default: discards

@@ -94,11 +94,16 @@ func (l *lane) load(ctx context.Context, slots []*slot) bool {
 		}
 		if len(missing) > 0 {
 			last, err := l.w.ports.Log.Last(ctx, names(missing))
-			if err != nil {
+			strange := errors.Is(err, statemachine.ErrFormat) // some are; Look tells which
+			if err != nil && !strange {
 				l.w.trouble("nats", err)
 				return false
 			}
 			for i, s := range missing {
+				if strange && last[i] == nil {
+					deep = append(deep, s)
+					continue
+				}
 				l.found(s, last[i])
 			}
 			l.repair(ctx, missing)

@@ -54,7 +54,11 @@ func New(cfg Config, catalog *statemachine.Catalog, ports Ports, incarnation str
 		stop: make(chan struct{}), gone: make(chan struct{}),
 	}
 	for _, e := range catalog.Effects() {
-		w.effects[e] = newGate(cfg.QueuedMax)
+		n, ok := cfg.QueuedOf[e]
+		if !ok {
+			n = cfg.QueuedMax
+		}
+		w.effects[e] = newGate(n)
 	}
 	for range cfg.Lanes {
 		w.lanes = append(w.lanes, newLane(w))

@@ -1,0 +1,26 @@
+package pawl
+
+import (
+	"context"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/pawlrun/pawl/internal/logkey"
+)
+
+// await tries until it succeeds or ctx ends. Meanwhile the process is not
+// ready, and says why: on /readyz, and in the log whenever the reason changes.
+func (p *Process) await(ctx context.Context, name string, try func() error) error {
+	said := ""
+	b := backoff.NewExponentialBackOff(backoff.WithInitialInterval(200*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
+	return backoff.Retry(func() error {
+		err := try()
+		p.ready.Set(name, err)
+		if err != nil && ctx.Err() == nil && err.Error() != said {
+			said = err.Error()
+			p.log.Warn("waiting for "+name, logkey.Error, err)
+		}
+		return err
+	}, backoff.WithContext(b, ctx))
+}

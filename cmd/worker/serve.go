@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/pawlrun/pawl"
+	"github.com/pawlrun/pawl/internal/config"
+	"github.com/pawlrun/pawl/internal/logkey"
+	"github.com/pawlrun/pawl/statemachine"
+	"github.com/pawlrun/pawl/transitions"
+)
+
+// serve works until ctx ends.
+func serve(ctx context.Context, path string, env []string, stderr io.Writer) int {
+	if path == "" {
+		if _, err := os.Stat("config.yaml"); err == nil {
+			path = "config.yaml"
+		}
+	}
+	cfg, warnings, err := pawl.Load(path, env)
+	if err != nil {
+		fmt.Fprintln(stderr, err)
+		return 2
+	}
+	log := pawl.NewLogger(stderr, cfg)
+	for _, w := range warnings {
+		log.Warn(w)
+	}
+	catalog, err := catalogue(cfg, log, io.Discard)
+	if err != nil {
+		fmt.Fprintln(stderr, err)
+		return 2
+	}
+	p, err := pawl.Open(ctx, cfg, catalog, pawl.WithLogger(log))
+	if err != nil {
+		fmt.Fprintln(stderr, "worker:", err)
+		return 1
+	}
+	log.Info("serving", "mode", string(cfg.Mode), "nats", p.NATSURL(), "redis", p.RedisAddr(), "http", p.HTTPAddr(), "build", pawl.Build())
+	if err := p.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		log.Error("worker failed", logkey.Error, err)
+		return 1
+	}
+	return 0
+}
+
+// catalogue is what this binary can do, given what it is configured for.
+func catalogue(cfg pawl.Config, log *slog.Logger, out io.Writer) (*statemachine.Catalog, error) {
+	return transitions.Catalog(transitionsConfig(cfg, log, out))
+}
+
+func transitionsConfig(cfg config.Config, log *slog.Logger, out io.Writer) transitions.Config {
+	bound := make(map[string]transitions.Bound, len(cfg.Effects.Bound))
+	for name, b := range cfg.Effects.Bound {
+		bound[name] = transitions.Bound{URL: b.URL, Timeout: b.Timeout}
+	}
+	return transitions.Config{
+		AllowHosts: cfg.Effects.HTTP.AllowHosts, HTTPTimeout: cfg.Effects.HTTP.Timeout,
+		FileDir: cfg.Effects.File.Dir, Bound: bound, Logger: log, Out: out,
+	}
+}

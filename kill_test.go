@@ -1,0 +1,214 @@
+package pawl_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/pawlrun/pawl/internal/embedded"
+	"github.com/pawlrun/pawl/statemachine"
+)
+
+const (
+	killRuns  = 200
+	killSteps = 4
+)
+
+// killScript is a kitchensink run whose steps call the sink, each with a body
+// that names it; every other run has one of them queued.
+func killScript(url string, run int) string {
+	var steps []string
+	for i := range killSteps {
+		place := ""
+		if run%2 == 1 && i == 1 {
+			place = `,"place":"queued"`
+		}
+		steps = append(steps, fmt.Sprintf(`{"do":"http.post","input":{"url":%q,"body":{"step":"%d/%d"}}%s}`, url, run, i, place))
+	}
+	return `{"steps":[` + strings.Join(steps, ",") + `]}`
+}
+
+// killCheck counts what a kill may excuse: a key may be called again once for
+// each kill at which its effect had been called and its result was in no
+// record. Everything else is a duplicate.
+type killCheck struct {
+	t      *testing.T
+	sink   *sink
+	excuse map[string]int
+	kills  int
+}
+
+// killed looks at what was in flight when a process had just been killed.
+func (k *killCheck) killed(f *fleet, minUnfinished int) {
+	k.t.Helper()
+	k.kills++
+	calls := k.sink.snapshot()
+	last := f.lastOf(k.t.Context())
+	unfinished := killRuns
+	for _, r := range last {
+		if r.Status.Ended() {
+			unfinished--
+		}
+	}
+	if unfinished < minUnfinished {
+		k.t.Fatalf("kill %d: %d of %d runs unfinished, the test wants at least %d", k.kills, unfinished, killRuns, minUnfinished)
+	}
+	inFlight := 0
+	for _, r := range last {
+		for i := range r.Pending {
+			if key := r.Pending[i].IdempotencyKey(); calls[key] > 0 {
+				k.excuse[key]++
+				inFlight++
+			}
+		}
+	}
+	k.t.Logf("kill %d: %d of %d runs unfinished, %d handlers in flight", k.kills, unfinished, killRuns, inFlight)
+}
+
+// finish waits for all runs and compares what happened with what may.
+func (k *killCheck) finish(f *fleet) {
+	k.t.Helper()
+	for i := range killRuns {
+		r := f.ended(fmt.Sprintf("kill-%d", i))
+		if r.Status != statemachine.StatusSucceeded {
+			k.t.Errorf("run kill-%d: %s", i, describe(r))
+		}
+		f.history(r.Run)
+	}
+	k.sink.mu.Lock()
+	defer k.sink.mu.Unlock()
+	if n := len(k.sink.keys); n != killRuns*killSteps {
+		k.t.Errorf("%d steps were performed, want %d", n, killRuns*killSteps)
+	}
+	for step, keys := range k.sink.keys {
+		if len(keys) != 1 {
+			k.t.Errorf("step %s was performed under %d keys", step, len(keys))
+		}
+	}
+	again := 0
+	for key, n := range k.sink.calls {
+		again += n - 1
+		if n-1 > k.excuse[key] {
+			k.t.Errorf("key %s was called %d times; %d kills found it in flight", key, n, k.excuse[key])
+		}
+	}
+	k.t.Logf("%d kills: %d calls for %d keys, %d repeats, %d excused", k.kills, k.sink.total, len(k.sink.calls), again, sum(k.excuse))
+}
+
+func sum(m map[string]int) (n int) {
+	for _, v := range m {
+		n += v
+	}
+	return n
+}
+
+func newKillCheck(t *testing.T) *killCheck {
+	slow := func(n int) time.Duration { return time.Duration(20+n*37%80) * time.Millisecond }
+	return &killCheck{t: t, sink: newSink(t, slow), excuse: map[string]int{}}
+}
+
+// progress waits until the sink has been called so many times more.
+func (k *killCheck) progress(calls int) {
+	k.t.Helper()
+	eventually(k.t, 60*time.Second, fmt.Sprintf("%d calls of the sink", calls), func() bool {
+		k.sink.mu.Lock()
+		defer k.sink.mu.Unlock()
+		return k.sink.total >= calls
+	})
+}
+
+// slowly makes runs overlap for long enough to be killed: few handlers at once.
+var slowly = map[string]string{"PAWL_WORKER_INLINE_MAX": "24", "PAWL_WORKER_QUEUED_MAX": "24"}
+
+func env(maps ...map[string]string) map[string]string {
+	out := map[string]string{}
+	for _, m := range maps {
+		for k, v := range m {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// A worker is killed again and again in the middle of its runs: every run
+// finishes, every step has one key, and no call is repeated that was not in
+// flight at a kill.
+func TestKillWorkerNothingLostNothingDoubled(t *testing.T) {
+	f := realServers(t)
+	k := newKillCheck(t)
+	for i := range killRuns {
+		f.start("kitchensink", fmt.Sprintf("kill-%d", i), killScript(k.sink.URL, i))
+	}
+	for _, calls := range []int{100, 250, 400} {
+		p := startProcess(t, env(f.env, slowly))
+		k.progress(calls)
+		p.kill()
+		k.killed(f, killRuns*3/10)
+	}
+	startProcess(t, f.env)
+	k.finish(f)
+}
+
+// Redis loses everything while the worker works, and the worker is killed on
+// top of it.
+func TestKillWorkerAndFlushRedis(t *testing.T) {
+	f := realServers(t)
+	k := newKillCheck(t)
+	r := redis.NewClient(&redis.Options{Addr: f.redis})
+	t.Cleanup(func() { _ = r.Close() })
+	for i := range killRuns {
+		f.start("kitchensink", fmt.Sprintf("kill-%d", i), killScript(k.sink.URL, i))
+	}
+	p := startProcess(t, env(f.env, slowly))
+	k.progress(80)
+	if err := r.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	k.progress(200)
+	if err := r.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	k.progress(240)
+	p.kill()
+	k.killed(f, killRuns*3/10)
+	if err := r.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	startProcess(t, f.env)
+	k.finish(f)
+}
+
+// The embedded process is killed: JetStream goes down with it, and its Redis
+// is gone for good.
+func TestKillEmbeddedProcess(t *testing.T) {
+	k := newKillCheck(t)
+	dir := t.TempDir()
+	at := map[string]string{"PAWL_DATA_DIR": dir, "PAWL_NATS_LISTEN": freeAddr(t), "PAWL_REDIS_LISTEN": freeAddr(t)}
+	p := startProcess(t, env(at, slowly))
+	f := join(t, "nats://"+at["PAWL_NATS_LISTEN"], false)
+	for i := range killRuns {
+		f.start("kitchensink", fmt.Sprintf("kill-%d", i), killScript(k.sink.URL, i))
+	}
+	for _, calls := range []int{100, 250, 400} {
+		k.progress(calls)
+		p.kill()
+		withDataOf(t, dir, func(g *fleet) { k.killed(g, killRuns*3/10) })
+		p = startProcess(t, env(at, slowly))
+	}
+	k.finish(join(t, "nats://"+at["PAWL_NATS_LISTEN"], false))
+}
+
+// withDataOf serves the data directory of a dead process, without a worker.
+func withDataOf(t *testing.T, dir string, look func(*fleet)) {
+	t.Helper()
+	s, err := embedded.Start(context.WithoutCancel(t.Context()), embedded.Options{Dir: dir, NATSListen: "127.0.0.1:0", RedisListen: "127.0.0.1:0", SyncAlways: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop()
+	look(join(t, s.NATSURL(), false))
+}

@@ -1,0 +1,315 @@
+package pawl
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"strings"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/pawlrun/pawl/internal/config"
+	"github.com/pawlrun/pawl/internal/embedded"
+	"github.com/pawlrun/pawl/internal/logkey"
+	"github.com/pawlrun/pawl/internal/ops"
+	"github.com/pawlrun/pawl/natsqueue"
+	"github.com/pawlrun/pawl/redisstore"
+	"github.com/pawlrun/pawl/statemachine"
+	"github.com/pawlrun/pawl/worker"
+)
+
+// Option changes how a process is opened.
+type Option func(*options)
+
+type options struct {
+	logger *slog.Logger
+}
+
+// WithLogger sets where the process logs. Default: standard error, as
+// Config.Log says.
+func WithLogger(l *slog.Logger) Option { return func(o *options) { o.logger = l } }
+
+// Process is one process of a fleet, opened and not yet running.
+type Process struct {
+	cfg      Config
+	catalog  *statemachine.Catalog
+	log      *slog.Logger
+	registry *prometheus.Registry
+	ready    *ops.Ready
+	ops      *ops.Server
+	servers  *embedded.Servers // nil in real mode
+	nc       *nats.Conn
+	redis    redis.UniversalClient
+	queue    *natsqueue.Queue
+	store    *redisstore.Store
+	closers  []closer      // in the order they were opened
+	up       chan struct{} // closed when the worker begins to work
+}
+
+// closer is one step of the teardown.
+type closer struct {
+	name  string
+	close func() error
+}
+
+// Open starts the servers of an embedded fleet, and /livez, /readyz and
+// /metrics. In real mode it does not wait for NATS and Redis: Run does, and
+// says meanwhile what it waits for.
+func Open(ctx context.Context, cfg Config, catalog *statemachine.Catalog, opts ...Option) (_ *Process, err error) {
+	o := options{}
+	for _, f := range opts {
+		f(&o)
+	}
+	if o.logger == nil {
+		o.logger = NewLogger(os.Stderr, cfg)
+	}
+	if err := catalog.Check(); err != nil {
+		return nil, err
+	}
+	p := &Process{cfg: cfg, catalog: catalog, log: o.logger, registry: prometheus.NewRegistry(), ready: ops.NewReady(), up: make(chan struct{})}
+	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.Close())
+		}
+	}()
+	for _, name := range []string{"nats", "redis"} {
+		p.ready.Set(name, errors.New("not connected yet"))
+	}
+	if cfg.Mode == config.ModeEmbedded {
+		p.servers, err = embedded.Start(ctx, embedded.Options{
+			Dir: cfg.DataDir, NATSListen: cfg.NATS.Listen, RedisListen: cfg.Redis.Listen, SyncAlways: true,
+			Logger: p.log.With(logkey.Component, "embedded"),
+		})
+		if err != nil {
+			return nil, err
+		}
+		p.closers = append(p.closers, closer{"embedded servers", func() error { p.servers.Stop(); return nil }})
+	}
+	if cfg.HTTP.Addr != "" {
+		p.ops, err = ops.Listen(ops.Options{Addr: cfg.HTTP.Addr, Pprof: cfg.HTTP.Pprof, Ready: p.ready, Gatherer: p.registry, Logger: p.log})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// NATSURL is where the fleet's NATS is.
+func (p *Process) NATSURL() string {
+	if p.servers != nil {
+		return p.servers.NATSURL()
+	}
+	return p.cfg.NATS.URL
+}
+
+// RedisAddr is where the fleet's Redis is.
+func (p *Process) RedisAddr() string {
+	if p.servers != nil {
+		return p.servers.RedisAddr()
+	}
+	return p.cfg.Redis.Addr
+}
+
+// HTTPAddr is where /livez, /readyz and /metrics are; "" if nowhere.
+func (p *Process) HTTPAddr() string {
+	if p.ops == nil {
+		return ""
+	}
+	return p.ops.Addr()
+}
+
+// Up is closed when the process has its servers and begins to work.
+func (p *Process) Up() <-chan struct{} { return p.up }
+
+// Run works until ctx ends, then stops in stages and closes the process.
+func (p *Process) Run(ctx context.Context) (err error) {
+	defer func() { err = errors.Join(err, p.Close()) }()
+	serving, endServing := context.WithCancel(context.WithoutCancel(ctx))
+	var duties sync.WaitGroup
+	defer duties.Wait()
+	defer endServing() // probes are answered to the very end
+	if p.ops != nil {
+		duties.Go(func() {
+			if err := p.ops.Run(serving); err != nil {
+				p.log.Error("http server failed", logkey.Error, err)
+			}
+		})
+	}
+	w, err := p.connect(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil // stopped while it waited for its servers
+		}
+		return err
+	}
+	p.ready.Set("nats", nil)
+	p.ready.Set("redis", nil)
+	close(p.up)
+	context.AfterFunc(ctx, func() { p.ready.Set("worker", errors.New("stopping")) })
+	return w.Run(ctx)
+}
+
+// connect reaches NATS and Redis, however long that takes, and makes the
+// worker.
+func (p *Process) connect(ctx context.Context) (*worker.Worker, error) {
+	if err := p.connectNATS(ctx); err != nil {
+		return nil, err
+	}
+	incarnation, err := p.queue.Incarnation(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.connectRedis(ctx, incarnation); err != nil {
+		return nil, err
+	}
+	id, err := workerID()
+	if err != nil {
+		return nil, err
+	}
+	c := p.cfg
+	return worker.New(worker.Config{
+		ID: id, Build: Build(), Lanes: c.Worker.Lanes, Batch: c.Worker.Batch, InFlight: c.Worker.InFlight,
+		InlineMax: c.Worker.InlineMax, InlinePerRun: c.Worker.InlinePerRun, QueuedMax: c.Worker.QueuedMax, QueuedOf: c.Effects.Queued,
+		AckWait: c.Worker.AckWait, EffectWait: c.Worker.EffectAckWait, StopTimeout: c.Worker.StopTimeout, SweepEvery: c.Worker.SweepEvery,
+		Retry:  worker.Retry{Attempts: c.Retry.Attempts, Initial: c.Retry.Initial, Factor: c.Retry.Factor, Jitter: c.Retry.Jitter, Max: c.Retry.Max},
+		Logger: p.log, Registry: p.registry, Ready: p.ready.Set,
+	}, p.catalog, worker.Ports{
+		Log: p.queue.Log, Shadow: p.store, Claims: p.store, Mail: p.queue.Publisher, Blobs: p.queue.Blobs,
+		Ledger: p.queue.Ledger, Source: p.queue.Source, Machines: p.queue.Machines,
+	}, incarnation)
+}
+
+func (p *Process) connectNATS(ctx context.Context) (err error) {
+	c := p.cfg.NATS
+	cc := natsqueue.Config{URL: c.URL, CredsFile: c.CredsFile, NKeyFile: c.NKeyFile, User: c.Username, Password: c.Password.Reveal(),
+		CAFile: c.TLS.CAFile, CertFile: c.TLS.CertFile, KeyFile: c.TLS.KeyFile, TLS: c.TLS.On(), Name: "pawl worker", Logger: p.log}
+	if p.servers != nil {
+		cc.URL, cc.InProcess = p.servers.NATSURL(), p.servers.InProcess()
+	}
+	if p.nc, err = natsqueue.Connect(cc); err != nil {
+		return err
+	}
+	p.closers = append(p.closers, closer{"nats connection", func() error { p.nc.Close(); return nil }})
+	if p.servers != nil {
+		if _, err := natsqueue.Provision(ctx, p.nc, p.topology()); err != nil {
+			return fmt.Errorf("provision: %w", err)
+		}
+	}
+	group := map[config.Switch]natsqueue.Group{config.Auto: natsqueue.GroupAuto, config.On: natsqueue.GroupAlways, config.Off: natsqueue.GroupNever}[c.GroupCommit]
+	err = p.await(ctx, "nats", func() error {
+		q, err := natsqueue.Open(ctx, p.nc, natsqueue.Options{Prefix: p.cfg.Prefix, Group: group, SyncAlways: p.servers != nil, LedgerTTL: p.cfg.Retention.Ledger, Logger: p.log})
+		if err != nil {
+			return err
+		}
+		if err := q.Check(ctx, p.catalog.Effects()); err != nil {
+			return errors.Join(err, q.Close())
+		}
+		p.queue = q
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	p.closers = append(p.closers, closer{"queue", p.queue.Close})
+	return nil
+}
+
+// topology is what the fleet needs in JetStream.
+func (p *Process) topology() natsqueue.Topology {
+	l := p.cfg.Limits
+	return natsqueue.Topology{
+		Prefix: p.cfg.Prefix, Replicas: p.cfg.NATS.Replicas, Effects: p.catalog.Effects(),
+		AckWait: p.cfg.Worker.AckWait, EffectAckWait: p.cfg.Worker.EffectAckWait,
+		Limits: natsqueue.Limits{StartBytes: int64(l.StartSize), SignalBytes: int64(l.SignalSize), HistoryBytes: int64(l.HistorySize), DLQBytes: int64(l.DLQSize), BlobBytes: int64(l.BlobsSize)},
+	}
+}
+
+func (p *Process) connectRedis(ctx context.Context, incarnation string) (err error) {
+	c := p.cfg.Redis
+	rc := redisstore.Config{Addrs: strings.Split(c.Addr, ","), Username: c.Username, Password: c.Password.Reveal(), PasswordFile: c.PasswordFile,
+		CAFile: c.TLS.CAFile, CertFile: c.TLS.CertFile, KeyFile: c.TLS.KeyFile, TLS: c.TLS.On()}
+	if p.servers != nil {
+		rc.Addrs = []string{p.servers.RedisAddr()}
+	}
+	if err := p.await(ctx, "redis", func() (err error) {
+		p.redis, err = redisstore.Connect(ctx, rc)
+		return err
+	}); err != nil {
+		return err
+	}
+	p.closers = append(p.closers, closer{"redis connection", p.redis.Close})
+	return p.await(ctx, "redis", func() (err error) {
+		p.store, err = redisstore.Open(ctx, p.redis, redisstore.Options{Prefix: p.cfg.Prefix, Incarnation: incarnation, EndedTTL: p.cfg.Retention.Ended})
+		return err
+	})
+}
+
+// Close ends what was opened, the last first. Run calls it.
+func (p *Process) Close() error {
+	var errs []error
+	for len(p.closers) > 0 {
+		last := p.closers[len(p.closers)-1]
+		p.closers = p.closers[:len(p.closers)-1]
+		if err := last.close(); err != nil {
+			errs = append(errs, fmt.Errorf("close %s: %w", last.name, err))
+		}
+	}
+	if p.ops != nil {
+		errs = append(errs, p.ops.Close())
+		p.ops = nil
+	}
+	return errors.Join(errs...)
+}
+
+// workerID is unique for the life of the process: host, and chance.
+func workerID() (string, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "worker"
+	}
+	var b [4]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return "", err
+	}
+	return host + "-" + hex.EncodeToString(b[:]), nil
+}
+
+// Build names the code of this process: version and revision as the Go
+// toolchain recorded them.
+func Build() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	v := info.Main.Version
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && len(s.Value) >= 12 && (v == "" || v == "(devel)") {
+			v = s.Value[:12]
+		}
+	}
+	if v == "" {
+		v = "(devel)"
+	}
+	return v
+}
+
+// NewLogger returns the logger that the configuration describes.
+func NewLogger(w io.Writer, cfg Config) *slog.Logger {
+	c := cfg.Log
+	o := &slog.HandlerOptions{Level: c.Level}
+	if c.Format == config.LogJSON {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}

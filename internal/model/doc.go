@@ -16,18 +16,18 @@
 //
 // A pending effect stands in a place of the record, which says what wakes it:
 //
-//	          ask               let go, drain, sweep          result
-//	unasked ───────► inline ──────────────────────► queued ───────────► answered
-//	                   │     failure      ┌───────────▲ │
-//	                   └──────────► retry ┘ T(e) fires  │ last failure
-//	                                 ▲──────────────────┤
-//	                                      failure       └─────────────► parked
+//		          ask               let go, drain, sweep          result
+//		unasked ───────► inline ──────────────────────► queued ───────────► answered
+//		                   │     failure      ┌───────────▲ │
+//		                   └──────────► retry ┘ T(e) fires  │ last failure
+//		                                 ▲──────────────────┤
+//		                                      failure       └─────────────► parked
 //
-//   - inline: a message with the effect's wake id, the id of the event that
-//     asked for it, inherited along the results of inline effects.
-//   - queued: X(e), whose wake id is e. What e's result asks inline has wake e.
-//   - retry: T(e), the due message of the failed attempt's schedule. What a
-//     result asks for that meets its effect here is asked queued (ADR 1).
+//	  - inline: a message with the effect's wake id, the id of the event that
+//	    asked for it, inherited along the results of inline effects.
+//	  - queued: X(e), whose wake id is e. What e's result asks inline has wake e.
+//	  - retry: T(e), the due message of the failed attempt's schedule. What a
+//	    result asks for that meets its effect here is asked queued (ADR 1).
 //
 // X and T carry asked, the sequence of the record whose outbox they stand in:
 // a copy older than that has no say. A message is acked if the loaded record

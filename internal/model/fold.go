@@ -78,7 +78,7 @@ func (m *Model) gather(s *State, i int, d *record) (must, ok bool) {
 }
 
 // gatherOutcome adds the outcome of a handler of ours. It is kept if the
-// effect is pending in the loaded record, in whatever place; dropped if that
+// effect is open in the loaded record, in whatever place; dropped if that
 // is over; and a record that does not know the effect is too old.
 func (m *Model) gatherOutcome(s *State, i int, d *record, k int) bool {
 	l := &s.lanes[i]
@@ -87,7 +87,7 @@ func (m *Model) gatherOutcome(s *State, i int, d *record, k int) bool {
 		m.readHistory(s, i)
 		return false
 	}
-	if !d.place[k].pending() && !blind {
+	if !d.place[k].open() && !blind {
 		m.dropOutcome(s, i, k)
 		return false
 	}

@@ -14,6 +14,7 @@ func (m *Model) step(s *State, i int) {
 			m.publish(&n, d.outbox)
 		}
 		n.lanes[i].phase = phaseFold
+		n.lanes[i].flags |= flushed
 		m.emit(&n, false, Step{"w{w} flushes the outbox of record {a}", uint8(i), l.rec, 0})
 	case phaseFold:
 		m.fold(s, i, d)
@@ -72,6 +73,7 @@ func (m *Model) load(s *State, i int) {
 	if l.rec > 0 {
 		n := n
 		n.lanes[i].phase = phaseFold
+		n.lanes[i].flags |= flushed // no turn ends before that
 		m.emit(&n, false, Step{"w{w} goes on from its own memory, record {a}", uint8(i), l.rec, 0})
 	}
 	nl.phase = phaseFlush
@@ -142,7 +144,7 @@ func (m *Model) shadow(s *State, i int, d *record) {
 		l.won |= only(k)
 		m.noteLate(&n, i, k, d)
 	}
-	l.phase = phasePublish
+	l.phase = phaseStart
 	m.emit(&n, false, Step{"w{w} writes copy {a}, claims {e}", uint8(i), l.rec, uint8(l.won)})
 }
 
@@ -206,6 +208,6 @@ func (m *Model) writeHint(s *State, i int) {
 	if n.copied > 0 && m.set.Flaw == UnnamedHint {
 		n.hint = n.copied
 	}
-	l.phase = phaseStart
+	l.phase = phaseSettle
 	m.emit(&n, false, Step{"w{w} writes hint {a}", uint8(i), n.hint, 0})
 }

@@ -56,16 +56,16 @@ func (m *Model) hurry(s *State, i int) {
 	if l.phase == phaseFlush && (l.flags&flushed != 0 || d.outbox == 0) {
 		l.phase = phaseFold
 	}
-	if l.phase != phaseFlush {
-		l.flags &^= flushed
-	}
-	if l.phase == phasePublish && d.outbox == 0 && m.set.Flaw != AckBeforeFlush {
-		l.phase = phaseStart
-	}
 	if l.phase == phaseStart && !m.mayStart(l, d) {
+		l.phase = phasePublish
+	}
+	if l.phase == phasePublish && (l.flags&flushed != 0 || d.outbox == 0) && m.set.Flaw != AckBeforeFlush {
 		l.phase = phaseSettle
 	}
-	if l.phase > phaseHint && l.won == 0 {
+	if d.outbox == 0 || l.phase >= phasePublish || l.phase == phaseIdle {
+		l.flags &^= flushed // says nothing more
+	}
+	if l.phase > phaseShadow && l.won == 0 {
 		// The committer has nothing left to call at once. Time may pass
 		// anyway, and without the flag everybody may do all they could.
 		l.flags &^= fresh

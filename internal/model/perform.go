@@ -24,7 +24,7 @@ func (m *Model) start(s *State, i int, d *record) {
 	}
 	if !did {
 		n := *s
-		n.lanes[i].phase = phaseSettle
+		n.lanes[i].phase = phasePublish
 		m.emit(&n, false, Step{"w{w} starts nothing", uint8(i), 0, 0})
 	}
 }
@@ -153,7 +153,7 @@ func (m *Model) claimLate(s *State, i int) {
 	l := &n.lanes[i]
 	k := int(l.at)
 	if s.claim[k] != nobody {
-		l.phase, l.at = phaseSettle, 0
+		l.phase, l.at = phasePublish, 0
 		m.emit(&n, false, Step{"w{w} finds e{a} claimed", uint8(i), uint8(k + 1), 0})
 		return
 	}

@@ -16,6 +16,13 @@ const (
 func (p place) pending() bool { return p == inline || p == queued || p == retry }
 func (p place) over() bool    { return p >= answered }
 
+// wakeable reports whether a message resumes what stands there.
+func (p place) wakeable() bool { return p == inline || p == queued }
+
+// open reports whether a result still counts: a parked effect waits for a
+// person, but takes a late answer as well.
+func (p place) open() bool { return p.pending() || p == parked }
+
 // record is one message on HISTORY: the state after it, the pending work and
 // the outbox, committed together. The zero record is the run before its start.
 type record struct {
@@ -42,7 +49,6 @@ func (e effects) has(k int) bool { return e>>k&1 != 0 }
 func (r *record) pending() bool {
 	return r.place[0].pending() || r.place[1].pending() || r.place[2].pending()
 }
-func (r *record) resting(k int) bool { return r.place[k] == retry }
 
 // kind is the kind of an event.
 type kind uint8
@@ -127,13 +133,13 @@ func (m *Model) applySignal(r *record, e event) {
 func (m *Model) applyResult(r *record, e event) {
 	k := int(e.effect)
 	met := r.place[k]
-	if !met.pending() {
+	if !met.open() {
 		r.broken = Chain
 	}
 	w := r.wake[k]
 	switch {
 	case met == inline, m.set.Flaw == InheritQueuedWake, e.zombie:
-	case met == retry && m.set.Flaw == RetryKeepsWake:
+	case !met.wakeable() && m.set.Flaw == RetryKeepsWake:
 	default:
 		w = wakeEffect + wake(k)
 	}
@@ -145,10 +151,10 @@ func (m *Model) applyResult(r *record, e event) {
 	if k+1 >= m.set.Steps || r.place[k+1] != unasked {
 		return
 	}
-	if met == retry && m.set.Flaw != RetryInline && m.set.Flaw != RetryKeepsWake {
-		// No message with the wake of an effect in retry need exist: the one
-		// that asked for it may be acked, the next is not out. So what its
-		// result asks for brings a message of its own.
+	if !met.wakeable() && m.set.Flaw != RetryInline && m.set.Flaw != RetryKeepsWake {
+		// No message with the wake of an effect in retry, or parked, need
+		// exist: the one that asked for it may be acked, the next is not out.
+		// So what its result asks for brings a message of its own.
 		e.queued = true
 	}
 	m.ask(r, k+1, w, e)
@@ -234,7 +240,7 @@ func (m *Model) fits(r *record, e event) bool {
 	if m.set.Flaw == NoPendingCheck {
 		return r.start
 	}
-	return r.place[e.effect].pending()
+	return r.place[e.effect].open()
 }
 
 // reaches reports whether the record is at least as new as the one in whose

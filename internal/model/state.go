@@ -27,11 +27,11 @@ const (
 	phaseFlush                 // publishes the outbox of the loaded record
 	phaseFold                  // appends what is at hand
 	phaseShadow                // writes Redis: copy, claims of what the record asks
-	phasePublish               // publishes the outbox of its own record
-	phaseHint                  // writes the hint
-	phaseStart                 // calls, resumes or lets go of effects
+	phaseStart                 // calls or resumes effects
 	phaseLook                  // has the claim, reads the last record
 	phaseCall                  // has looked, calls
+	phasePublish               // publishes the outbox of its own record
+	phaseHint                  // writes the hint
 	phaseSettle                // acks, keeps or gives back what it holds
 	phaseClaim                 // flaw: has looked, claims
 	phaseAckFirst              // flaw: has acked, publishes
@@ -41,7 +41,7 @@ const (
 type flags uint8
 
 const (
-	flushed  flags = 1 << iota // the hint names the loaded record
+	flushed  flags = 1 << iota // the outbox of the loaded record, which is not empty, is known to be out
 	fresh                      // less than F since the append was sent; others: younger than G
 	draining                   // has got SIGTERM
 )

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	sm "github.com/pawlrun/pawl/statemachine"
 )
@@ -281,8 +280,8 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatalf("Decode of what was encoded: %v\n%s", err, again)
 		}
-		if diff := cmp.Diff(r, back, cmpopts.EquateEmpty()); diff != "" {
-			t.Fatalf("reads back differently (-first +second):\n%s", diff)
+		if third, err := sm.Encode(back); err != nil || !bytes.Equal(third, again) {
+			t.Fatalf("reads back differently, %v:\n%s\n%s", err, again, third)
 		}
 		for _, d := range defs {
 			foldAnything(d, back)

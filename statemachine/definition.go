@@ -1,5 +1,7 @@
 package statemachine
 
+import "errors"
+
 // Definition is a compiled machine without its Go type: what a worker drives.
 type Definition struct {
 	Name    string
@@ -60,6 +62,10 @@ const (
 	ExitCatch  ExitKind = "catch"  // the action was given up
 	ExitVisits ExitKind = "visits" // the state was entered too often
 )
+
+// Check returns the faults of the machine by itself, joined; that its effects
+// have handlers is checked by [Catalog.Check], which reports these as well.
+func (d *Definition) Check() error { return errors.Join(d.faults...) }
 
 // States describes the states in the order they are declared.
 func (d *Definition) States() []StateInfo {

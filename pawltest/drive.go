@@ -1,0 +1,242 @@
+package pawltest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	sm "github.com/pawlrun/pawl/statemachine"
+)
+
+// maxRecords stops a run that goes on for ever.
+const maxRecords = 100_000
+
+// drive performs what the run waits for until it has ended or is parked, and
+// then folds its new records again.
+func (r *Run) drive() {
+	r.t.Helper()
+	for r.next() {
+		if len(r.records) > maxRecords {
+			r.t.Fatalf("run %s has not come to rest after %d records", r.id, maxRecords)
+		}
+	}
+	r.refold()
+}
+
+// next does one thing the run waits for; false if there is none.
+func (r *Run) next() bool {
+	r.t.Helper()
+	pending := r.last().Pending
+	for i := range pending {
+		p := &pending[i]
+		switch p.Place {
+		case sm.Inline, sm.Queued:
+			r.perform(p)
+			return true
+		case sm.Retry:
+			if p.RetryAt.After(r.now) {
+				r.now = *p.RetryAt
+			}
+			r.must(sm.Event{Kind: sm.EventDue, Effect: p.ID, Try: p.Try})
+			return true
+		}
+	}
+	return false
+}
+
+// perform calls what performs a pending effect, and folds the outcome in.
+func (r *Run) perform(p *sm.Pending) {
+	r.t.Helper()
+	key := p.IdempotencyKey()
+	if first, used := r.keys[key]; used && first.Print != p.Print {
+		r.t.Fatalf("effect %s in state %s: key %q was used for another input of %s", p.Effect, r.State(), key, first.Effect)
+	}
+	r.keys[key] = *p
+	result, done := r.results[key]
+	if !done {
+		var err error
+		if result, err = r.call(p, key); err != nil {
+			r.must(r.failed(p, err))
+			return
+		}
+		r.results[key] = result
+	}
+	err := r.apply(sm.Event{Kind: sm.EventResult, Effect: p.ID, Try: p.Try, Body: result})
+	if err == nil {
+		return
+	}
+	// The machine cannot take the result: a worker gives the effect up.
+	r.must(sm.Event{Kind: sm.EventFailure, Effect: p.ID, Try: p.Try, Cause: causeOf(err)})
+}
+
+// call makes one attempt, and notes it.
+func (r *Run) call(p *sm.Pending, key string) (result json.RawMessage, err error) {
+	r.t.Helper()
+	f := r.script(p.Effect, key)
+	if f == nil {
+		r.t.Fatalf("effect %s in state %s: nothing performs it; use pawltest.On", p.Effect, r.State())
+	}
+	c := Call{Key: key, Attempt: p.Attempt, At: r.now, Input: r.resolve(p.Input)}
+	c.Result, c.Err = safely(f, c.Input)
+	r.calls[p.Effect] = append(r.calls[p.Effect], c)
+	return c.Result, c.Err
+}
+
+// script returns what performs an effect type in this test.
+func (r *Run) script(effect, key string) script {
+	if f := r.scripts[effect]; f != nil {
+		return f
+	}
+	if r.catalog == nil {
+		return nil
+	}
+	h, ok := r.catalog.Handler(effect)
+	if !ok {
+		return nil
+	}
+	return func(input json.RawMessage) (json.RawMessage, error) {
+		return h.Call(r.t.Context(), key, input)
+	}
+}
+
+// safely turns a panic into an error, as a worker does.
+func safely(f script, input json.RawMessage) (result json.RawMessage, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = sm.Classed(sm.ClassPanic, fmt.Errorf("%v", p))
+		}
+	}()
+	return f(input)
+}
+
+// failed is the event of a failed attempt, by the effect's policy: five
+// attempts, with waits of 1, 2, 4 … up to 60 seconds.
+func (r *Run) failed(p *sm.Pending, err error) sm.Event {
+	e := sm.Event{Kind: sm.EventFailure, Effect: p.ID, Try: p.Try, Cause: causeOf(err), Free: sm.IsLater(err)}
+	attempts := r.policy(p.Effect).Attempts
+	if attempts == 0 {
+		attempts = 5
+	}
+	if sm.IsTerminal(err) || !e.Free && p.Attempt >= attempts {
+		return e
+	}
+	wait := min(time.Second<<min(p.Attempt-1, 10), time.Minute)
+	if asked, ok := sm.RetryAfterOf(err); ok {
+		wait = asked
+	}
+	at := r.now.Add(wait)
+	e.RetryAt = &at
+	return e
+}
+
+func (r *Run) policy(effect string) sm.Policy {
+	if p, ok := r.policies[effect]; ok {
+		return p
+	}
+	if r.catalog != nil {
+		if h, ok := r.catalog.Handler(effect); ok {
+			return h.Policy
+		}
+	}
+	return sm.Policy{}
+}
+
+func causeOf(err error) *sm.Cause {
+	return &sm.Cause{Class: sm.ClassOf(err), Message: err.Error()}
+}
+
+// must applies an event that has to move the run.
+func (r *Run) must(e sm.Event) {
+	r.t.Helper()
+	if err := r.apply(e); err != nil {
+		r.t.Fatalf("run %s, event %s: %v", r.id, e.Kind, err)
+	}
+}
+
+// apply is fold for an event that has to move the run.
+func (r *Run) apply(e sm.Event) error {
+	o, err := r.fold(e)
+	if err == nil && o != sm.Applied {
+		err = errors.New(o.String())
+	}
+	return err
+}
+
+// fold makes the next record, and reads it back.
+func (r *Run) fold(e sm.Event) (sm.Outcome, error) {
+	e.At = r.now
+	f := r.def.Begin(r.id, r.last(), sm.Env{Now: r.now, Build: "test", By: "pawltest", Place: r.place})
+	r.seal(f)
+	o, err := f.Apply(e)
+	if err != nil || o != sm.Applied {
+		return o, err
+	}
+	s, err := f.Seal()
+	if err != nil {
+		return o, err
+	}
+	rec, err := sm.Decode(s.Bytes)
+	if err != nil {
+		return o, err
+	}
+	for hash, b := range s.Blobs {
+		r.blobs[hash] = b
+	}
+	for name, items := range rec.Adds {
+		r.logs[name] = append(r.logs[name], r.values(items)...)
+	}
+	r.records = append(r.records, &sm.Stored{Record: rec, Seq: uint64(len(r.records) + 1), Time: r.now, Bytes: s.Bytes})
+	return o, nil
+}
+
+// place decides as a worker does that has all handlers and time.
+func (r *Run) place(p *sm.Pending) sm.Place {
+	if r.policy(p.Effect).Queued {
+		return sm.Queued
+	}
+	return sm.Inline
+}
+
+// seal moves the items of long logs into chunks.
+func (r *Run) seal(f *sm.Fold) {
+	last := r.last()
+	if last == nil {
+		return
+	}
+	for name, ref := range last.Logs {
+		if !sm.NeedsSeal(ref) {
+			continue
+		}
+		chunk, err := json.Marshal(sm.Chunk{Prev: ref.Head, First: ref.Sealed, Items: r.logs[name][ref.Sealed:ref.Count]})
+		if err != nil {
+			r.t.Fatalf("chunk of log %s: %v", name, err)
+		}
+		hash := sm.BlobHash(chunk)
+		r.blobs[hash] = chunk
+		f.SealLog(name, hash, ref.Count)
+	}
+}
+
+// refold folds the records since the last time again.
+func (r *Run) refold() {
+	r.t.Helper()
+	for ; r.checked < len(r.records); r.checked++ {
+		var prev *sm.Stored
+		if r.checked > 0 {
+			prev = r.records[r.checked-1]
+		}
+		err := r.def.Refold(prev, r.records[r.checked].Record, func(hash string) ([]byte, error) {
+			b, ok := r.blobs[hash]
+			if !ok {
+				return nil, fmt.Errorf("blob %s was never stored", hash)
+			}
+			return b, nil
+		})
+		if err != nil {
+			r.t.Errorf("not reproducible: %v", err)
+			r.checked = len(r.records)
+			return
+		}
+	}
+}

@@ -1,0 +1,201 @@
+package pawltest
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+	"time"
+
+	sm "github.com/pawlrun/pawl/statemachine"
+)
+
+// Run is a run under test.
+type Run struct {
+	t       testing.TB
+	id      string
+	machine string
+	version int
+	def     *sm.Definition
+	catalog *sm.Catalog // nil if a machine alone is tested
+
+	scripts  map[string]script
+	policies map[string]sm.Policy
+
+	now     time.Time
+	records []*sm.Stored
+	calls   map[string][]Call
+	keys    map[string]sm.Pending        // who used a key first
+	results map[string]json.RawMessage   // by key
+	blobs   map[string][]byte            // by hash
+	logs    map[string][]json.RawMessage // by name
+	checked int                          // records that were folded again
+}
+
+// Call is one attempt of an effect.
+type Call struct {
+	Key     string // idempotency key
+	Attempt int    // from 1
+	At      time.Time
+	Input   json.RawMessage // as the handler gets it
+	Result  json.RawMessage
+	Err     error
+}
+
+// Start starts a run with an input and drives it until it has ended or is
+// parked. Given a catalog, effects that no option performs go to its handlers.
+// The input is anything that encodes to the JSON of the machine's data; a
+// json.RawMessage is taken as it is. The test fails if the start is refused.
+func Start(t testing.TB, m sm.Machines, input any, options ...Option) *Run {
+	t.Helper()
+	r := newRun(t, m, options)
+	if err := r.start(input); err != nil {
+		t.Fatalf("start of %s: %v", r.def.Name, err)
+	}
+	r.drive()
+	return r
+}
+
+// Refused starts a run whose input must be refused, and returns the error.
+func Refused(t testing.TB, m sm.Machines, input any, options ...Option) error {
+	t.Helper()
+	r := newRun(t, m, options)
+	err := r.start(input)
+	if err == nil {
+		t.Fatalf("start of %s was not refused", r.def.Name)
+	}
+	return err
+}
+
+func newRun(t testing.TB, m sm.Machines, options []Option) *Run {
+	t.Helper()
+	r := &Run{
+		t: t, id: "test", now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		scripts: map[string]script{}, policies: map[string]sm.Policy{}, calls: map[string][]Call{},
+		keys: map[string]sm.Pending{}, results: map[string]json.RawMessage{},
+		blobs: map[string][]byte{}, logs: map[string][]json.RawMessage{},
+	}
+	r.catalog, _ = m.(*sm.Catalog)
+	for _, o := range options {
+		o(r)
+	}
+	for _, d := range m.Definitions() {
+		fits := r.machine == "" || d.Name == r.machine && (r.version == 0 || d.Version == r.version)
+		if !fits {
+			continue
+		}
+		if r.def != nil && r.def.Name != d.Name {
+			t.Fatalf("there are several machines: choose with pawltest.Machine")
+		}
+		r.def = d // versions come in order
+	}
+	if r.def == nil {
+		t.Fatalf("there is no machine %q version %d", r.machine, r.version)
+	}
+	if err := r.def.Check(); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (r *Run) start(input any) error {
+	body, err := json.Marshal(input)
+	if err != nil {
+		return err
+	}
+	return r.apply(sm.Event{Kind: sm.EventStart, Body: body})
+}
+
+// Signal sends the run a signal, and drives it until it has come to rest
+// again.
+func (r *Run) Signal(id, name string, body any) sm.Outcome {
+	r.t.Helper()
+	raw, err := json.Marshal(body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	e := sm.Event{ID: sm.SignalEventID(id), Kind: sm.EventSignal, Name: name, Body: raw}
+	o, err := r.fold(e)
+	if err != nil {
+		r.t.Fatalf("signal %s: %v", name, err)
+	}
+	r.drive()
+	return o
+}
+
+// Status tells whether the run has ended, and how, or is parked.
+func (r *Run) Status() sm.Status { return r.last().Status }
+
+// State is the state the run is in.
+func (r *Run) State() string { return r.last().To }
+
+// Cause tells why the run failed or is parked, with zero fields if it is
+// neither.
+func (r *Run) Cause() sm.Cause {
+	if c := r.last().Cause; c != nil {
+		return *c
+	}
+	return sm.Cause{}
+}
+
+// Now is the run's time: of its start, and all waits since.
+func (r *Run) Now() time.Time { return r.now }
+
+// Data decodes the machine's data into v, with the items of its logs.
+func (r *Run) Data(v any) {
+	r.t.Helper()
+	if err := json.Unmarshal(r.resolve(r.last().Data), v); err != nil {
+		r.t.Fatalf("data of run %s: %v", r.id, err)
+	}
+}
+
+// Log returns the items of a log, by the JSON name of its field.
+func (r *Run) Log(name string) []json.RawMessage { return slices.Clone(r.logs[name]) }
+
+// Index returns the fields the run is found by.
+func (r *Run) Index() map[string]string { return r.last().Index }
+
+// Calls returns the attempts of an effect type.
+func (r *Run) Calls(effect string) []Call { return slices.Clone(r.calls[effect]) }
+
+// Records returns the run's records.
+func (r *Run) Records() []*sm.Stored { return slices.Clone(r.records) }
+
+// Path returns the states in which the run came to rest, in the order it
+// entered them.
+func (r *Run) Path() []string {
+	var path []string
+	var before sm.Frame
+	for _, rec := range r.records {
+		if at := rec.Frames[0]; at.State != before.State || at.Visit != before.Visit {
+			path = append(path, at.State)
+			before = at
+		}
+	}
+	return path
+}
+
+// Letters returns the dead letters of the run.
+func (r *Run) Letters() []sm.Letter {
+	r.t.Helper()
+	var letters []sm.Letter
+	for _, rec := range r.records {
+		for _, e := range rec.Outbox {
+			if e.Kind != sm.EntryLetter {
+				continue
+			}
+			var l sm.Letter
+			if err := json.Unmarshal(e.Body, &l); err != nil {
+				r.t.Fatalf("letter %s: %v", e.ID, err)
+			}
+			letters = append(letters, l)
+		}
+	}
+	return letters
+}
+
+func (r *Run) last() *sm.Stored {
+	if len(r.records) == 0 {
+		return nil
+	}
+	return r.records[len(r.records)-1]
+}

@@ -247,7 +247,7 @@ func TestMail(t *testing.T) {
 		{Seq: 6, Kind: deadletter.KindOther, Body: []byte{0xff}},
 	}
 	var got []uint64
-	for l, err := range w.answers().Mail(t.Context(), deadletter.Filter{Kind: deadletter.KindEffect}) {
+	for l, err := range w.answers().Mail(t.Context(), deadletter.Filter{Kind: deadletter.KindEffect}, 0) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,15 +35,13 @@ func LetterOf(l deadletter.Letter) *Letter {
 	return v
 }
 
-// Mail yields the letters that a filter selects, oldest first.
-func (a *Answers) Mail(ctx context.Context, f deadletter.Filter) iter.Seq2[deadletter.Letter, error] {
+// Mail yields the letters with a sequence after the given one that a filter
+// selects, oldest first. A letter that cannot be read in full is yielded with
+// an error, and others may follow.
+func (a *Answers) Mail(ctx context.Context, f deadletter.Filter, after uint64) iter.Seq2[deadletter.Letter, error] {
 	return func(yield func(deadletter.Letter, error) bool) {
-		for l, err := range a.Letters.All(ctx) {
-			if err != nil {
-				yield(deadletter.Letter{}, err)
-				return
-			}
-			if f.Matches(&l) && !yield(l, nil) {
+		for l, err := range a.Letters.Of(ctx, f.Kind, f.Machine, after) {
+			if (err != nil || f.Matches(&l)) && !yield(l, err) {
 				return
 			}
 		}
@@ -51,14 +49,14 @@ func (a *Answers) Mail(ctx context.Context, f deadletter.Filter) iter.Seq2[deadl
 }
 
 // Letter returns a letter by its sequence. ErrNotFound is returned if there is
-// none.
+// none. One that cannot be read in full comes with an error.
 func (a *Answers) Letter(ctx context.Context, seq uint64) (*Letter, error) {
 	l, ok, err := a.Letters.Get(ctx, seq)
-	if err != nil {
+	if err != nil && !ok {
 		return nil, err
 	}
 	if !ok {
 		return nil, fmt.Errorf("letter %d: %w", seq, ErrNotFound)
 	}
-	return LetterOf(l), nil
+	return LetterOf(l), err
 }

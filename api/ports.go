@@ -31,8 +31,10 @@ type Blobs interface {
 
 // Letters is what is read of DLQ.
 type Letters interface {
-	// All yields the letters, oldest first.
-	All(ctx context.Context) iter.Seq2[deadletter.Letter, error]
+	// Of yields the letters of a kind and a machine with a sequence after the
+	// given one, oldest first; "" stands for all. After an error that is about
+	// one letter it goes on, if it may.
+	Of(ctx context.Context, kind deadletter.Kind, machine string, after uint64) iter.Seq2[deadletter.Letter, error]
 	// Get returns a letter by its sequence, and false if there is none.
 	Get(ctx context.Context, seq uint64) (deadletter.Letter, bool, error)
 }

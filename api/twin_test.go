@@ -85,9 +85,12 @@ func (w *twin) blob(hash string) ([]byte, error) {
 	return b, nil
 }
 
-func (w *twin) All(context.Context) iter.Seq2[deadletter.Letter, error] {
+func (w *twin) Of(_ context.Context, kind deadletter.Kind, machine string, after uint64) iter.Seq2[deadletter.Letter, error] {
 	return func(yield func(deadletter.Letter, error) bool) {
 		for _, l := range w.letters {
+			if l.Seq <= after || kind != "" && kind != l.Kind || machine != "" && machine != l.Machine {
+				continue
+			}
 			if !yield(l, nil) {
 				return
 			}

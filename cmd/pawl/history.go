@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pawlrun/pawl/api"
+	"github.com/pawlrun/pawl/internal/cli"
+	"github.com/pawlrun/pawl/statemachine"
+)
+
+func (a *app) historyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "history <id>",
+		Short: "Show all records of a run",
+		Long: `Show all records of a run, oldest first: the events that were applied, the
+transition, and the effects that were asked for.`,
+		Example: `  pawl run history report-4412
+  pawl run history report-4412 -o json | jq '.[].events[].kind'`,
+		Args: cli.Exactly("id"),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.history(cmd.Context(), args[0]) },
+	}
+}
+
+func (a *app) history(ctx context.Context, id string) error {
+	f, err := a.Open(ctx, "pawl run history")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if a.JSON() {
+		array := a.PrintArray()
+		for r, err := range f.Answers.History(ctx, id) {
+			if err != nil {
+				return err
+			}
+			if err := array.Add(r); err != nil {
+				return err
+			}
+		}
+		return array.End()
+	}
+	t := a.PrintTable("REV", "AT", "EVENTS", "FROM", "TO", "STATUS", "EFFECTS", "BUILD")
+	for r, err := range f.Answers.History(ctx, id) {
+		if err != nil {
+			return err
+		}
+		if err := t.Row(r.Revision, cli.Time(r.At), events(r), from(r), r.To, r.Status, strings.TrimPrefix(effects(r), "  "), r.Build); err != nil {
+			return err
+		}
+	}
+	_, err = t.End()
+	return err
+}
+
+// events are the events of a revision on one line.
+func events(r *api.Revision) string {
+	var all []string
+	for _, e := range r.Events {
+		s := string(e.Kind)
+		if e.Name != "" {
+			s += " " + e.Name
+		}
+		if e.Error != nil {
+			s += " (" + causeText(e.Error) + ")"
+		}
+		all = append(all, s)
+	}
+	return strings.Join(all, ", ")
+}
+
+func from(r *api.Revision) string {
+	if r.From == "" {
+		return "·"
+	}
+	return r.From
+}
+
+// effects are the effects of a revision, with an arrow before each.
+func effects(r *api.Revision) string {
+	s := ""
+	for _, e := range r.Effects {
+		s += "  ⇒ " + e.Effect
+		if e.Place != statemachine.Inline {
+			s += " (" + string(e.Place) + ")"
+		}
+	}
+	return s
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pawlrun/pawl"
+	"github.com/pawlrun/pawl/internal/cli"
+	"github.com/pawlrun/pawl/natsqueue"
+	"github.com/pawlrun/pawl/transitions"
+)
+
+func (a *app) provisionCommand() *cobra.Command {
+	var path string
+	var dry, shrink bool
+	c := &cobra.Command{
+		Use:   "provision",
+		Short: "Create the streams and consumers of a fleet, or bring them up to date",
+		Long: `Create the streams and consumers that a fleet needs, or change those that differ
+from what the configuration says. It may be called any number of times. An
+embedded fleet does this by itself; workers with real servers never do.`,
+		Example: `  pawl provision --config fleet.yaml --dry-run
+  pawl provision --config fleet.yaml -s nats://nats.example.com:4222`,
+		Args: cli.Exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, warnings, err := pawl.Load(path, a.Environ())
+			for _, w := range warnings {
+				fmt.Fprintln(a.Stderr, "pawl:", w)
+			}
+			if err != nil {
+				return &cli.Error{Err: err, Code: cli.Usage}
+			}
+			a.URL = cmp.Or(a.URL, cfg.NATS.URL)
+			if !cmd.Flags().Changed("prefix") {
+				a.Prefix = cfg.Prefix
+			}
+			t, err := topology(cfg)
+			if err != nil {
+				return &cli.Error{Err: err, Code: cli.Usage}
+			}
+			t.Prefix, t.Shrink = a.Prefix, shrink
+			return a.provision(cmd.Context(), t, dry)
+		},
+	}
+	c.Flags().StringVarP(&path, "config", "c", "", "configuration of the fleet's workers (default: the defaults and $PAWL_…)")
+	c.Flags().BoolVar(&dry, "dry-run", false, "only say what would be done")
+	c.Flags().BoolVar(&shrink, "shrink", false, "also make limits and the number of replicas smaller")
+	return c
+}
+
+// topology is what the fleet of a configuration needs.
+func topology(cfg pawl.Config) (natsqueue.Topology, error) {
+	bound := make(map[string]transitions.Bound, len(cfg.Effects.Bound))
+	for name, b := range cfg.Effects.Bound {
+		bound[name] = transitions.Bound{URL: b.URL, Timeout: b.Timeout}
+	}
+	catalog, err := transitions.Catalog(transitions.Config{AllowHosts: cfg.Effects.HTTP.AllowHosts, Bound: bound})
+	if err != nil {
+		return natsqueue.Topology{}, err
+	}
+	return natsqueue.Topology{
+		Replicas: cfg.NATS.Replicas, Effects: catalog.Effects(),
+		AckWait: cfg.Worker.AckWait, EffectAckWait: cfg.Worker.EffectAckWait,
+		Limits: natsqueue.Limits{
+			StartBytes: limit(cfg.Limits.StartSize), SignalBytes: limit(cfg.Limits.SignalSize), HistoryBytes: limit(cfg.Limits.HistorySize),
+			DLQBytes: limit(cfg.Limits.DLQSize), BlobBytes: limit(cfg.Limits.BlobsSize),
+		},
+	}, nil
+}
+
+// limit is a size of the configuration, where 0 is none, as the topology has
+// it, where 0 is its default.
+func limit[S ~int64](size S) int64 {
+	if size == 0 {
+		return -1
+	}
+	return int64(size)
+}
+
+// changeRow is a change for programs.
+type changeRow struct {
+	Object string `json:"object"`
+	Field  string `json:"field,omitempty"` // absent: it is created
+	Have   string `json:"have,omitempty"`
+	Want   string `json:"want,omitempty"`
+	Held   string `json:"held,omitempty"` // why it is not made
+}
+
+func (a *app) provision(ctx context.Context, t natsqueue.Topology, dry bool) error {
+	nc, err := a.Connect("pawl provision")
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	do := natsqueue.Provision
+	if dry {
+		do = natsqueue.Plan
+	}
+	changes, err := do(ctx, nc, t)
+	if a.JSON() {
+		rows := make([]changeRow, 0, len(changes))
+		for _, c := range changes {
+			rows = append(rows, changeRow(c))
+		}
+		if e := a.PrintJSON(rows); err == nil {
+			err = e
+		}
+		return err
+	}
+	for _, c := range changes {
+		fmt.Fprintln(a.Stdout, c)
+	}
+	if err == nil && len(changes) == 0 {
+		fmt.Fprintln(a.Stdout, "nothing to do")
+	}
+	return err
+}

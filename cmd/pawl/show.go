@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pawlrun/pawl/api"
+	"github.com/pawlrun/pawl/internal/cli"
+	"github.com/pawlrun/pawl/statemachine"
+)
+
+// fewItems is how many items of a log people are shown unasked.
+const fewItems = 10
+
+func (a *app) showCommand() *cobra.Command {
+	var items int
+	c := &cobra.Command{
+		Use:   "show <id>",
+		Short: "Show a run as it is now",
+		Long: `Show a run as it is now: its state, what it waits for, why it failed or is
+parked, its data and its logs. Values over 8 KB are shown as references.`,
+		Example: `  pawl run show report-4412
+  pawl run show report-4412 -o json | jq .data
+  pawl run show kitchensink-7 --items 100`,
+		Args: cli.Exactly("id"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if a.JSON() && !cmd.Flags().Changed("items") {
+				items = api.AllItems
+			}
+			return a.show(cmd.Context(), args[0], items)
+		},
+	}
+	c.Flags().IntVar(&items, "items", fewItems, "show at most so many items of each log, the last ones; -1: all (default of -o json)")
+	return c
+}
+
+func (a *app) show(ctx context.Context, id string, items int) error {
+	f, err := a.Open(ctx, "pawl run show")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	run, err := f.Answers.Run(ctx, id, items)
+	if err != nil {
+		return err
+	}
+	if a.JSON() {
+		return a.PrintJSON(run)
+	}
+	return a.printRun(run)
+}
+
+func (a *app) printRun(r *api.Run) error {
+	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+	now := a.Now()
+	field := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(w, "%s\t%s\n", name, cli.Clean(value))
+		}
+	}
+	field("Run", r.ID)
+	field("Machine", fmt.Sprintf("%s version %d", r.Machine, r.Version))
+	field("State", r.State)
+	field("Status", string(r.Status))
+	field("Error", causeText(r.Error))
+	field("Revision", fmt.Sprint(r.Revision))
+	field("Started", moment(now, r.Started))
+	field("Updated", moment(now, r.Updated))
+	field("Fields", pairs(r.Index))
+	field("Build", r.Build)
+	field("Worker", r.By)
+	if r.Removed != nil {
+		field("Removed", "its records, "+moment(now, *r.Removed))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if err := a.printPending(r.Pending, now); err != nil {
+		return err
+	}
+	for _, s := range r.Inbox {
+		fmt.Fprintf(a.Stdout, "\nSignal %s, %s, id %s:\n%s\n", s.Name, cli.Age(now, s.At), cli.Clean(s.ID), block(s.Body))
+	}
+	if len(r.Data) > 0 {
+		fmt.Fprintf(a.Stdout, "\nData:\n%s\n", block(r.Data))
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Logs)) {
+		fmt.Fprintf(a.Stdout, "\nLog %s, the last %d:\n", name, len(r.Logs[name]))
+		for _, item := range r.Logs[name] {
+			fmt.Fprintf(a.Stdout, "  %s\n", cli.Clip(cli.Clean(string(item)), 200))
+		}
+	}
+	return nil
+}
+
+func (a *app) printPending(pending []api.Pending, now time.Time) error {
+	if len(pending) == 0 {
+		return nil
+	}
+	if _, err := io.WriteString(a.Stdout, "\nWaits for:\n"); err != nil {
+		return err
+	}
+	t := a.PrintTable("EFFECT", "PLACE", "ATTEMPT", "SINCE", "NEXT", "KEY", "LAST ERROR")
+	for _, p := range pending {
+		next := ""
+		if p.RetryAt != nil {
+			next = "in " + max(0, p.RetryAt.Sub(now)).Round(time.Second).String()
+		}
+		if err := t.Row(p.Effect, p.Place, p.Attempt, cli.Age(now, p.Since), next, p.Key, causeText(p.Error)); err != nil {
+			return err
+		}
+	}
+	_, err := t.End()
+	return err
+}
+
+// causeText is a cause on one line.
+func causeText(c *statemachine.Cause) string {
+	if c == nil {
+		return ""
+	}
+	return c.Class + ": " + c.Message
+}
+
+func moment(now, at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return cli.Time(at) + " (" + cli.Age(now, at) + ")"
+}
+
+// pairs are fields and their values on one line.
+func pairs(m map[string]string) string {
+	var all []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		all = append(all, k+"="+m[k])
+	}
+	return strings.Join(all, " ")
+}
+
+// block is JSON on indented lines.
+func block(raw []byte) string {
+	lines := strings.Split(cli.Pretty(raw), "\n")
+	for i, l := range lines {
+		lines[i] = "  " + cli.CleanKeepingBlanks(l)
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"github.com/pawlrun/pawl/internal/cli"
+	"github.com/pawlrun/pawl/queue"
+)
+
+// machineName is the grammar of a machine's name, which is part of a subject.
+var machineName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
+
+// start is the command line of run start.
+type start struct {
+	*app
+	machine string
+	id      string
+	input   string
+	file    string
+	version int
+	wait    bool
+}
+
+func (a *app) startCommand() *cobra.Command {
+	s := &start{app: a}
+	c := &cobra.Command{
+		Use:   "start <machine> [-]",
+		Short: "Start a run",
+		Long: `Start a run: publish its input, as any producer does, and print its id once the
+broker has stored it. From then on the run is the fleet's to carry on, whatever
+happens to this command.
+
+Starting an id again with the same input does nothing. The input is JSON, from
+--input, from a file, or from standard input ("-"); without one it is {}.`,
+		Example: `  pawl run start report --id report-4412 -f report.json
+  jq -n '{steps: [{do: "noop"}]}' | pawl run start kitchensink - --wait
+  id=$(pawl run start invoice -f invoice.json)`,
+		Args:              startArgs,
+		ValidArgsFunction: a.completeMachine,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s.machine = args[0]
+			if len(args) == 2 {
+				s.file = "-"
+			}
+			return s.run(cmd.Context())
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&s.id, "id", "", "id of the run, at most 256 bytes (default: one is made)")
+	f.StringVar(&s.input, "input", "", "input as JSON")
+	f.StringVarP(&s.file, "file", "f", "", "file with the input; - is standard input")
+	f.IntVar(&s.version, "version", 0, "version of the machine (default: the highest)")
+	f.BoolVar(&s.wait, "wait", false, "follow the run until it ends; exit 0 only if it succeeds")
+	return c
+}
+
+func startArgs(cmd *cobra.Command, args []string) error {
+	sources := 0
+	for _, given := range []bool{len(args) == 2 && args[1] == "-", cmd.Flags().Changed("input"), cmd.Flags().Changed("file")} {
+		if given {
+			sources++
+		}
+	}
+	if sources > 1 {
+		return errors.New("the input is given twice: it is one of --input, --file and -")
+	}
+	if len(args) == 2 && args[1] == "-" {
+		args = args[:1]
+	}
+	if err := cli.Exactly("machine")(cmd, args); err != nil {
+		return err
+	}
+	if !machineName.MatchString(args[0]) {
+		return fmt.Errorf("%q is no name of a machine", args[0])
+	}
+	return nil
+}
+
+func (s *start) run(ctx context.Context) error {
+	m, err := s.message()
+	if err != nil {
+		return err
+	}
+	f, err := s.Open(ctx, "pawl run start")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	w := &waiter{start: s, fleet: f, began: s.Now()}
+	if s.wait {
+		if err := w.before(ctx); err != nil {
+			return err
+		}
+	}
+	ack, err := s.publish(ctx, f, m)
+	if err != nil {
+		return err
+	}
+	if s.wait {
+		if !s.JSON() {
+			fmt.Fprintln(s.Stdout, s.id)
+		}
+		return w.wait(ctx, ack)
+	}
+	if s.JSON() {
+		return s.PrintJSON(struct {
+			Run      string `json:"run"`
+			Stream   string `json:"stream"`
+			Sequence uint64 `json:"sequence"`
+		}{s.id, ack.Stream, ack.Sequence})
+	}
+	_, err = fmt.Fprintln(s.Stdout, s.id)
+	return err
+}
+
+// message is what any producer publishes.
+func (s *start) message() (*nats.Msg, error) {
+	if s.id == "" {
+		s.id = s.machine + "-" + strings.ToLower(rand.Text()[:16])
+	}
+	if err := checkRun(s.id); err != nil {
+		return nil, cli.UsageErrorf("choose another with --id", "--id: %w", err)
+	}
+	if s.version < 0 {
+		return nil, cli.UsageErrorf("versions count from 1", "--version is %d", s.version)
+	}
+	body, err := s.body()
+	if err != nil {
+		return nil, err
+	}
+	m := nats.NewMsg(s.Prefix + ".start." + s.machine)
+	m.Header.Set("Pawl-Run-Id", s.id)
+	if s.version > 0 {
+		m.Header.Set("Pawl-Machine-Version", strconv.Itoa(s.version))
+	}
+	m.Data = body
+	return m, nil
+}
+
+// checkRun refuses what is no run id, and what a header would not carry as it
+// is.
+func checkRun(id string) error {
+	if err := queue.CheckRun(id); err != nil {
+		return err
+	}
+	if strings.ContainsFunc(id, unicode.IsControl) || strings.TrimSpace(id) != id {
+		return fmt.Errorf("%q has control characters, or blanks at its ends", id)
+	}
+	return nil
+}
+
+func (s *start) body() ([]byte, error) {
+	body, where := []byte(s.input), "--input"
+	var err error
+	switch s.file {
+	case "":
+		if s.input == "" {
+			body = []byte("{}")
+		}
+	case "-":
+		where = "standard input"
+		body, err = io.ReadAll(s.Stdin)
+	default:
+		where = s.file
+		body, err = os.ReadFile(s.file)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the input: %w", err)
+	}
+	var v any
+	if err := json.Unmarshal(body, &v); err != nil {
+		return nil, cli.UsageErrorf(where, "the input is not JSON: %w", err)
+	}
+	return body, nil
+}
+
+// publish stores the start. The outcome of a publish that got no answer is
+// unknown; it may be repeated with the same id.
+func (s *start) publish(ctx context.Context, f *cli.Fleet, m *nats.Msg) (*jetstream.PubAck, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	ack, err := f.JetStream.PublishMsg(ctx, m)
+	switch {
+	case err == nil:
+		return ack, nil
+	case errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders):
+		return nil, &cli.Error{Err: fmt.Errorf("start run %s: no stream takes %s", s.id, m.Subject), Hint: "is --prefix right? if so, create the streams with: pawl provision"}
+	case errors.Is(err, nats.ErrMaxPayload), strings.Contains(err.Error(), "message size exceeds"):
+		return nil, &cli.Error{Err: fmt.Errorf("start run %s: the input has %d bytes: %w", s.id, len(m.Data), err), Hint: "at most 900 KB are taken"}
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, &cli.Error{Err: fmt.Errorf("start run %s: no answer within %v, it may have been started", s.id, s.Timeout), Hint: "repeat with --id " + s.id + ": it starts once"}
+	}
+	return nil, fmt.Errorf("start run %s: %w", s.id, err)
+}

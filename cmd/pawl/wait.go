@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pawlrun/pawl/api"
+	"github.com/pawlrun/pawl/deadletter"
+	"github.com/pawlrun/pawl/internal/cli"
+	"github.com/pawlrun/pawl/statemachine"
+)
+
+const (
+	letterEvery = 500 * time.Millisecond // between two looks for a letter
+	silentAfter = 3 * time.Second        // then it says that no worker seems to be there
+)
+
+// waiter follows a run that was just started.
+type waiter struct {
+	*start
+	fleet *cli.Fleet
+	began time.Time
+
+	last    *statemachine.Stored // of the run
+	letters uint64               // sequence of the last letter that is not ours
+	looked  time.Time            // for a letter
+	warned  bool
+}
+
+// before notes what is there before the start is published.
+func (w *waiter) before(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, w.Timeout)
+	defer cancel()
+	if w.last, err = w.fleet.Answers.Log.Look(ctx, w.id); err != nil {
+		return err
+	}
+	dlq, err := w.fleet.JetStream.Stream(ctx, strings.ToUpper(w.Prefix)+"_DLQ")
+	if err != nil {
+		return fmt.Errorf("look at the dead letters: %w", err)
+	}
+	w.letters = dlq.CachedInfo().State.LastSeq
+	return nil
+}
+
+// wait prints each record of the run until it has ended, is parked, or its
+// start was refused.
+func (w *waiter) wait(ctx context.Context, ack *jetstream.PubAck) error {
+	if w.last != nil {
+		// The run was there. Whether this start is a repetition or a conflict
+		// is known once it was taken.
+		if err := w.taken(ctx, ack); err != nil {
+			return err
+		}
+	}
+	after := uint64(0)
+	if w.last != nil {
+		after = w.last.Seq
+	}
+	for r, err := range w.fleet.Answers.Follow(ctx, w.id, after) {
+		if err != nil {
+			return err
+		}
+		if r == nil {
+			if err := w.idle(ctx, ack); err != nil {
+				return err
+			}
+			if w.last == nil || w.last.Status != statemachine.StatusParked {
+				continue
+			}
+			break
+		}
+		w.last = r
+		w.progress(r)
+	}
+	return w.outcome(ctx)
+}
+
+// taken waits until a worker is done with the start message.
+func (w *waiter) taken(ctx context.Context, ack *jetstream.PubAck) error {
+	stream, err := w.fleet.JetStream.Stream(ctx, ack.Stream)
+	if err != nil {
+		return fmt.Errorf("look at the start: %w", err)
+	}
+	for {
+		_, err := stream.GetMsg(ctx, ack.Sequence)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			w.looked = time.Time{}
+			return w.refused(ctx, ack)
+		}
+		if err != nil {
+			return fmt.Errorf("look at the start: %w", err)
+		}
+		w.silence()
+		select {
+		case <-time.After(letterEvery / 5):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// idle is called while nothing happens to the run.
+func (w *waiter) idle(ctx context.Context, ack *jetstream.PubAck) error {
+	if w.last != nil {
+		return nil
+	}
+	w.silence()
+	return w.refused(ctx, ack)
+}
+
+func (w *waiter) silence() {
+	if !w.warned && w.Now().Sub(w.began) > silentAfter {
+		w.warned = true
+		fmt.Fprintln(w.Stderr, "no worker has taken the start yet; waiting")
+	}
+}
+
+// refused looks for a dead letter that is the start.
+func (w *waiter) refused(ctx context.Context, ack *jetstream.PubAck) error {
+	if w.Now().Sub(w.looked) < letterEvery {
+		return nil
+	}
+	w.looked = w.Now()
+	f := deadletter.Filter{Kind: deadletter.KindStart, Machine: w.machine}
+	for l, err := range w.fleet.Answers.Mail(ctx, f, w.letters) {
+		if err != nil {
+			return err
+		}
+		w.letters = l.Seq
+		if l.SrcSeq == ack.Sequence && l.Source == w.Prefix+".start."+w.machine {
+			return &cli.Error{
+				Err:  fmt.Errorf("run %s was not started: %s: %s", w.id, l.Class, l.Cause),
+				Hint: fmt.Sprintf("dlq-replayer show %d", l.Seq),
+			}
+		}
+	}
+	return nil
+}
+
+// progress prints one record, for whoever watches.
+func (w *waiter) progress(r *statemachine.Stored) {
+	v := api.RevisionOf(r)
+	fmt.Fprintf(w.Stderr, "%8s  %4d  %-30s  %s → %s%s\n", w.Now().Sub(w.began).Round(time.Millisecond), v.Revision,
+		cli.Clean(events(v)), from(v), v.To, effects(v))
+}
+
+// outcome prints what became of the run.
+func (w *waiter) outcome(ctx context.Context) error {
+	if w.JSON() {
+		run, err := w.fleet.Answers.Run(ctx, w.id, api.AllItems)
+		if err != nil {
+			return err
+		}
+		if err := w.PrintJSON(run); err != nil {
+			return err
+		}
+	}
+	r := w.last
+	why := ""
+	if r.Cause != nil {
+		why = ": " + r.Cause.Class + ": " + r.Cause.Message
+	}
+	switch r.Status {
+	case statemachine.StatusSucceeded:
+		fmt.Fprintf(w.Stderr, "run %s succeeded in state %s\n", w.id, r.To)
+		return nil
+	case statemachine.StatusParked:
+		return &cli.Error{Err: fmt.Errorf("run %s is parked in state %s%s", w.id, r.To, why), Hint: "dlq-replayer ls --run " + w.id}
+	}
+	return fmt.Errorf("run %s %s in state %s%s", w.id, r.Status, r.To, why)
+}

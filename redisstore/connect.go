@@ -102,6 +102,7 @@ func (c Config) options() (*redis.UniversalOptions, error) {
 		WriteTimeout:             c.Timeout,
 		ContextTimeoutEnabled:    true,
 		MaxRetries:               -1,
+		DialerRetries:            1,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 	if c.Username != "" || c.PasswordFile != "" || c.Password != "" {

@@ -71,7 +71,6 @@ func Start(tb testing.TB, kind Kind, args ...string) *Server {
 	tb.Helper()
 	if kind == Mini {
 		m := miniredis.NewMiniRedis()
-		m.ClockTTL(true)
 		if err := m.Start(); err != nil {
 			tb.Fatalf("redistest: start miniredis: %v", err)
 		}
@@ -97,6 +96,7 @@ func (s *Server) Options() *redis.UniversalOptions {
 		Addrs:                    []string{s.Addr},
 		IsClusterMode:            s.Kind == Cluster,
 		MaxRetries:               -1,
+		DialerRetries:            1,
 		ContextTimeoutEnabled:    true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}

@@ -1,0 +1,211 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/pawlrun/pawl/queue"
+	"github.com/pawlrun/pawl/statemachine"
+)
+
+// Count is how many runs are in a state with a status.
+type Count struct {
+	Machine string
+	State   string
+	Status  statemachine.Status
+	Runs    int
+}
+
+// Counts counts the runs of the indexes, in order of machine, state, status.
+func (s *Store) Counts(ctx context.Context) ([]Count, error) {
+	sums := make(map[string]int)
+	from := make(map[int]string) // by partition: the last state of its answer before
+	for p := range queue.Partitions {
+		from[p] = ""
+	}
+	for len(from) > 0 {
+		partitions := slices.Sorted(maps.Keys(from))
+		items := make([]item, len(partitions))
+		for i, p := range partitions {
+			items[i] = item{partition: p, keys: []string{s.keys.index(p)}, args: []any{from[p]}}
+		}
+		answers, err := s.run(ctx, scriptCounts, nil, items)
+		if err != nil {
+			return nil, fmt.Errorf("count runs: %w", err)
+		}
+		clear(from)
+		for i, a := range answers {
+			found, _ := a.([]any)
+			for n := 0; n+1 < len(found); n += 2 {
+				state, _ := found[n].(string)
+				runs, _ := found[n+1].(int64)
+				sums[state] += int(runs)
+				if n+2 == len(found) && n+2 >= countsPerCall {
+					from[partitions[i]] = state
+				}
+			}
+		}
+	}
+	counts := make([]Count, 0, len(sums))
+	for state, n := range sums {
+		if w := strings.Split(state, " "); len(w) == 3 {
+			counts = append(counts, Count{Machine: w[0], State: w[1], Status: statemachine.Status(w[2]), Runs: n})
+		}
+	}
+	slices.SortFunc(counts, func(a, b Count) int {
+		return cmp.Or(cmp.Compare(a.Machine, b.Machine), cmp.Compare(a.State, b.State), cmp.Compare(a.Status, b.Status))
+	})
+	return counts, nil
+}
+
+// countsPerCall is the length of an answer of counts.lua that is not the last.
+const countsPerCall = 512
+
+// SetComplete notes that the sweep has passed: all runs of the partition have
+// been saved since this Redis was last empty. It also removes what the indexes
+// say of runs that are gone or have moved since they were lost, so a sweeper
+// calls it after every pass.
+func (s *Store) SetComplete(ctx context.Context, partition int) error {
+	if err := s.tidy(ctx, partition); err != nil {
+		return fmt.Errorf("tidy the index of partition %d: %w", partition, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
+	defer cancel()
+	err := s.client.ZAdd(ctx, s.keys.index(partition), redis.Z{Member: sweptMark}).Err()
+	if err := wrap(ctx, err); err != nil {
+		return fmt.Errorf("note the sweep of partition %d: %w", partition, err)
+	}
+	return nil
+}
+
+// Completeness is the share of partitions that the sweep has passed, 0 to 1.
+// The mark is in the index itself: it is lost with it.
+func (s *Store) Completeness(ctx context.Context) (float64, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
+	defer cancel()
+	pipe := s.client.Pipeline()
+	marks := make([]*redis.FloatCmd, queue.Partitions)
+	for p := range marks {
+		marks[p] = pipe.ZScore(ctx, s.keys.index(p), sweptMark)
+	}
+	// Each reply has its own error; Exec returns the first of them.
+	_, _ = pipe.Exec(ctx)
+	n := 0
+	for _, m := range marks {
+		switch err := m.Err(); {
+		case err == nil:
+			n++
+		case wrap(ctx, err) != nil && !redis.HasErrorPrefix(err, "WRONGTYPE"):
+			return 0, fmt.Errorf("ask for completeness: %w", wrap(ctx, err))
+		}
+	}
+	return float64(n) / queue.Partitions, nil
+}
+
+// tidyPage is how many index entries tidy checks at a time.
+const tidyPage = 500
+
+// tidy removes the entries of a partition's index that no copy bears out.
+func (s *Store) tidy(ctx context.Context, partition int) error {
+	from := "[" + fieldMark
+	for {
+		members, err := s.members(ctx, partition, from)
+		if err != nil {
+			return err
+		}
+		items := make([]item, len(members))
+		for i, m := range members {
+			_, token := cutLast(m)
+			items[i] = item{
+				partition: partition,
+				keys:      []string{s.keys.index(partition), s.keys.run(partition, token)},
+				args:      []any{m, len(m) - len(token)},
+			}
+		}
+		if _, err := s.run(ctx, scriptTidy, nil, items); err != nil {
+			return err
+		}
+		if len(members) < tidyPage {
+			return nil
+		}
+		from = "(" + members[len(members)-1]
+	}
+}
+
+func (s *Store) members(ctx context.Context, partition int, from string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
+	defer cancel()
+	key := s.keys.index(partition)
+	members, err := s.client.ZRangeByLex(ctx, key, &redis.ZRangeBy{Min: from, Max: "+", Count: tidyPage}).Result()
+	if redis.HasErrorPrefix(err, "WRONGTYPE") {
+		err = s.client.Del(ctx, key).Err()
+	}
+	return members, wrap(ctx, err)
+}
+
+// Clear removes all keys of another incarnation, and returns how many. It
+// walks through the whole key space, slowly enough not to disturb.
+func (s *Store) Clear(ctx context.Context, incarnation string) (int, error) {
+	if _, err := newKeys(s.opts.Prefix, incarnation); err != nil {
+		return 0, fmt.Errorf("clear: %w", err)
+	}
+	if incarnation == s.opts.Incarnation {
+		return 0, fmt.Errorf("clear: incarnation %s is the current one", incarnation)
+	}
+	cluster, ok := s.client.(*redis.ClusterClient)
+	if !ok {
+		n, err := s.clear(ctx, s.client, incarnation)
+		return n, wrapClear(ctx, incarnation, err)
+	}
+	counts := make(chan int)
+	var err error
+	go func() {
+		defer close(counts)
+		err = cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+			n, err := s.clear(ctx, node, incarnation)
+			counts <- n
+			return err
+		})
+	}()
+	total := 0
+	for n := range counts {
+		total += n
+	}
+	return total, wrapClear(ctx, incarnation, err)
+}
+
+func wrapClear(ctx context.Context, incarnation string, err error) error {
+	if err := wrap(ctx, err); err != nil {
+		return fmt.Errorf("clear incarnation %s: %w", incarnation, err)
+	}
+	return nil
+}
+
+// clear removes the keys of an incarnation from one server.
+func (s *Store) clear(ctx context.Context, node redis.Cmdable, incarnation string) (int, error) {
+	const page = 500
+	n, cursor := 0, uint64(0)
+	for {
+		found, next, err := node.Scan(ctx, cursor, s.keys.all(incarnation), page).Result()
+		if err != nil {
+			return n, err
+		}
+		pipe := node.Pipeline()
+		for _, key := range found {
+			pipe.Unlink(ctx, key) // one key a command: a cluster takes no others
+		}
+		if _, err := pipe.Exec(ctx); err != nil && len(found) > 0 {
+			return n, err
+		}
+		n += len(found)
+		if cursor = next; cursor == 0 {
+			return n, nil
+		}
+	}
+}

@@ -126,9 +126,9 @@ func TestPathsThatAreServed(t *testing.T) {
 	n.Add(3)
 	for _, test := range []struct {
 		options ops.Options
-		path   string
-		code   int
-		has    string
+		path    string
+		code    int
+		has     string
 	}{
 		{ops.Options{}, "/livez", 200, "alive"},
 		{ops.Options{}, "/metrics", 404, ""},

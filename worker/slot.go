@@ -71,10 +71,13 @@ type folded struct {
 	sealed  *statemachine.Sealed
 	results []*result // applied by it
 	held    []*held   // messages whose events are applied by it
-	single  bool      // it takes one event of several
+	more    bool      // something is left for another record
 	claims  []string  // inline effects it asks that are started here
 	release []string  // effects it answers
 }
+
+// events is how many events the record applies, but for those of letting go.
+func (f *folded) events() int { return len(f.results) + len(f.held) }
 
 // sealing is a chunk of a log that the next record will refer to.
 type sealing struct {

@@ -1,0 +1,184 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/pawlrun/pawl/internal/logkey"
+	"github.com/pawlrun/pawl/statemachine"
+)
+
+// fold builds the run's next record of what is at hand; single means: of one
+// event only, to find out which one of several makes it too large.
+//
+// Only what moves the run is folded. What an event that does not move it means
+// (a conflict, a result that comes too late) is decided on a committed state:
+// once something was applied, such a verdict waits for the next round, since
+// this record may lose.
+func (l *lane) fold(ctx context.Context, s *slot, def *statemachine.Definition, single bool) {
+	f := def.Begin(s.run, s.state, l.env(s))
+	if s.sealed != nil && s.state != nil && s.sealed.fits(s.state) {
+		f.SealLog(s.sealed.log, s.sealed.head, s.sealed.count)
+	}
+	out := &folded{}
+	for _, r := range append([]*result(nil), s.results...) { // a copy: drop takes some out
+		if l.foldResult(ctx, s, f, out, r, single) {
+			break
+		}
+	}
+	for _, h := range startsFirst(s.held) {
+		if l.foldMessage(ctx, s, f, out, h, single) {
+			break
+		}
+	}
+	n := out.events()
+	if n == 0 {
+		n = l.letGo(s, f)
+	}
+	if n > 0 {
+		l.sealFold(ctx, s, def, f, out)
+	}
+}
+
+// foldResult applies a handler's return; it reports whether the record is full.
+func (l *lane) foldResult(ctx context.Context, s *slot, f *statemachine.Fold, out *folded, r *result, single bool) bool {
+	if single && out.events() > 0 {
+		out.more = true
+		return true
+	}
+	o, err := f.Apply(l.resultEvent(s, r))
+	if err != nil && out.events() == 0 && r.err == nil { // the machine cannot take this result
+		r.fail(err)
+		o, err = f.Apply(l.resultEvent(s, r))
+	}
+	switch {
+	case err == nil && o == statemachine.Applied:
+		out.results = append(out.results, r)
+	case out.events() > 0:
+		out.more = true
+	case err != nil:
+		l.log.Error("could not apply a failure", logkey.Run, s.run, logkey.Error, err)
+		l.later(s, l.w.cfg.Retry.Max)
+	default:
+		l.drop(ctx, s, r)
+	}
+	return false
+}
+
+// foldMessage applies what a message tells; it reports whether the record is
+// full.
+func (l *lane) foldMessage(ctx context.Context, s *slot, f *statemachine.Fold, out *folded, h *held, single bool) bool {
+	if h.event == nil || h.spent || h.known {
+		return false
+	}
+	if single && out.events() > 0 {
+		out.more = true
+		return true
+	}
+	o, err := f.Apply(*h.event)
+	switch {
+	case err == nil && o == statemachine.Applied:
+		out.held = append(out.held, h)
+	case out.events() > 0:
+		out.more = true
+	case err != nil:
+		l.refuse(ctx, s, h, err)
+	default:
+		l.outcome(ctx, s, h, o)
+	}
+	return false
+}
+
+// sealFold ends the fold. If its record is too large, one event alone is
+// tried; if that is still too large, the event is to blame.
+func (l *lane) sealFold(ctx context.Context, s *slot, def *statemachine.Definition, f *statemachine.Fold, out *folded) {
+	sealed, err := f.Seal()
+	var limit *statemachine.LimitError
+	switch {
+	case err == nil:
+		out.sealed = sealed
+		s.fold = out
+		l.claims(s, out)
+	case errors.As(err, &limit) && out.events() > 1:
+		l.fold(ctx, s, def, true)
+	case len(out.results) > 0 && out.results[0].err == nil:
+		out.results[0].fail(err)
+		l.fold(ctx, s, def, true)
+	case len(out.held) > 0:
+		l.refuse(ctx, s, out.held[0], err)
+	default:
+		l.log.Error("could not seal a record", logkey.Run, s.run, logkey.Error, err)
+		l.later(s, l.w.cfg.Retry.Max)
+	}
+}
+
+// claims lists what the record asks to be done inline here, and what it
+// answers.
+func (l *lane) claims(s *slot, out *folded) {
+	next := out.sealed.Record
+	if !l.w.stopping() {
+		for i := range next.Pending {
+			p := &next.Pending[i]
+			if p.Place == statemachine.Inline && p.Rev == next.Rev && s.running[p.ID] == nil && s.holder(p.Wake) != nil {
+				out.claims = append(out.claims, p.ID)
+			}
+		}
+	}
+	for _, r := range out.results {
+		out.release = append(out.release, r.call.pending.ID)
+	}
+}
+
+// env is what a fold needs of the world.
+func (l *lane) env(s *slot) statemachine.Env {
+	inline := len(s.running)
+	return statemachine.Env{
+		Now: time.Now().UTC(), Build: l.w.cfg.Build, By: l.w.cfg.ID,
+		Place: func(p *statemachine.Pending) statemachine.Place {
+			if inline >= l.w.cfg.InlinePerRun || !l.inline(s, p) {
+				return statemachine.Queued
+			}
+			inline++
+			return statemachine.Inline
+		},
+	}
+}
+
+// inline decides where a new effect is performed (d35).
+func (l *lane) inline(s *slot, p *statemachine.Pending) bool {
+	h, ok := l.w.catalog.Handler(p.Effect)
+	if !ok || h.Policy.Queued || l.w.stopping() || p.Attempt > 1 || timeout(p, h) > time.Minute {
+		return false
+	}
+	if l.w.inlineRunning.Load() >= int64(l.w.cfg.InlineMax) || p.Depth >= l.w.cfg.WakeDepth {
+		return false
+	}
+	holder := s.holder(p.Wake) // nobody else goes on with it, so do not ask what would only wait
+	return holder != nil && time.Since(holder.m.Time) < l.w.cfg.WakeAge
+}
+
+// letGo hands the inline effects that are not under way here, and will not
+// be, to the fleet: in a stop, and where this worker lacks the handler.
+func (l *lane) letGo(s *slot, f *statemachine.Fold) int {
+	if s.state == nil {
+		return 0
+	}
+	n := 0
+	for i := range s.state.Pending {
+		p := &s.state.Pending[i]
+		_, able := l.w.catalog.Handler(p.Effect)
+		if p.Place != statemachine.Inline || able && !l.w.stopping() || s.running[p.ID] != nil || s.holder(p.Wake) == nil {
+			continue
+		}
+		if left := l.graceLeft(s, p); left > 0 && s.sent.IsZero() {
+			s.waiting = max(s.waiting, left) // another's fresh record
+			continue
+		}
+		o, err := f.Apply(statemachine.Event{ID: statemachine.QueueEventID(p.ID), Kind: statemachine.EventQueue, Effect: p.ID, At: time.Now().UTC()})
+		if err == nil && o == statemachine.Applied {
+			n++
+		}
+	}
+	return n
+}

@@ -124,6 +124,9 @@ func TestPathsThatAreServed(t *testing.T) {
 	n := prometheus.NewCounter(prometheus.CounterOpts{Name: "pawl_things_total", Help: "Things."})
 	reg.MustRegister(n)
 	n.Add(3)
+	ready := ops.NewReady()
+	reg.MustRegister(ready.Metric())
+	ready.Set("nats", nil)
 	for _, test := range []struct {
 		options ops.Options
 		path    string
@@ -133,6 +136,7 @@ func TestPathsThatAreServed(t *testing.T) {
 		{ops.Options{}, "/livez", 200, "alive"},
 		{ops.Options{}, "/metrics", 404, ""},
 		{ops.Options{Gatherer: reg}, "/metrics", 200, "pawl_things_total 3\n"},
+		{ops.Options{Gatherer: reg}, "/metrics", 200, "pawl_ready 1\n"},
 		{ops.Options{}, "/debug/pprof/", 404, ""},
 		{ops.Options{Pprof: true}, "/debug/pprof/", 200, "goroutine"},
 		{ops.Options{Pprof: true}, "/debug/pprof/heap?debug=1", 200, "heap profile"},

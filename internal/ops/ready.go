@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Ready is what a process waits for before it is of use: named checks, each
@@ -40,6 +42,16 @@ func (r *Ready) Set(name string, err error) {
 
 // OK reports whether there are checks and all are good.
 func (r *Ready) OK() bool { return r.status().Ready }
+
+// Metric is pawl_ready, for the registry of the process.
+func (r *Ready) Metric() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pawl_ready", Help: "1 if the process is ready, else 0."}, func() float64 {
+		if r.OK() {
+			return 1
+		}
+		return 0
+	})
+}
 
 // Check is one check in the answer of /readyz.
 type Check struct {

@@ -1,0 +1,38 @@
+# make prints what there is.
+
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+.DEFAULT_GOAL := help
+.PHONY: help check test race lint demo model bench fuzz ci
+
+help: ## print this
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+check: lint test ## what to run before a commit: lint, test
+
+test: ## all tests; the first run compiles nats-server
+	go test ./...
+
+race: ## all tests under the race detector; the first run takes minutes
+	go test -race -shuffle=on ./...
+
+lint: ## gofmt, go mod tidy, vet, staticcheck; changes nothing
+	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "gofmt would change:"; echo "$$files"; exit 1; fi
+	go mod tidy -diff
+	go vet ./...
+	go run $(STATICCHECK) ./...
+
+demo: ## run the shipped samples on an embedded fleet
+	go run ./cmd/worker --demo
+
+model: ## search the protocol in all its settings; takes long and much memory
+	go test ./internal/model -model.all -timeout 0 -v
+
+bench: ## benchmarks
+	go test -run '^$$' -bench . -benchmem ./...
+
+fuzz: ## fuzz the reader of config.yaml for half a minute
+	go test ./internal/config -run '^$$' -fuzz FuzzConfig -fuzztime 30s
+
+ci: ## what CI runs, on a clean checkout
+	.ci/run

@@ -24,28 +24,43 @@ const txidKey = `"txid":"`
 // Encode sets the record's txid and returns its encoded form. The bytes are
 // the record: what is appended, compared and hashed.
 func Encode(r *Record) ([]byte, error) {
+	b, err := encode(r)
+	if err == nil && !json.Valid(b) {
+		err = fmt.Errorf("encode record %d of run %q: a value in it is not JSON", r.Rev, r.Run)
+	}
+	return b, err
+}
+
+// encode is Encode for a record all of whose values are known to be JSON.
+func encode(r *Record) ([]byte, error) {
 	r.Txid = blankTxid
-	var buf bytes.Buffer
-	buf.Grow(1024)
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(r); err != nil {
-		return nil, fmt.Errorf("encode record %d of run %q: %w", r.Rev, r.Run, err)
+	a := &appender{b: make([]byte, 0, encodedSize(r))}
+	writeRecord(a, r)
+	at := txidAt(a.b)
+	if a.err != nil {
+		return nil, fmt.Errorf("encode record %d of run %q: %w", r.Rev, r.Run, a.err)
 	}
-	b := bytes.TrimSuffix(buf.Bytes(), []byte{'\n'})
-	at := txidAt(b)
-	if at < 0 {
-		return nil, fmt.Errorf("encode record %d of run %q: no place for its txid", r.Rev, r.Run)
+	r.Txid = sumTxid(a.b)
+	copy(a.b[at:], r.Txid)
+	return a.b, nil
+}
+
+// encodedSize is a guess at the size of an encoded record.
+func encodedSize(r *Record) int {
+	n := 768 + len(r.Data)
+	for i := range r.Events {
+		n += 256 + len(r.Events[i].Body)
 	}
-	r.Txid = sumTxid(b)
-	copy(b[at:], r.Txid)
-	return b, nil
+	return n + workSize(r) + inboxSize(r.Inbox)
 }
 
 // Decode reads an encoded record. ErrFormat is returned for a record of a
 // newer format, and for bytes that are no record. The txid is not verified,
 // see VerifyTxid.
 func Decode(b []byte) (*Record, error) {
+	if r, ok := scanRecord(b); ok && r.wellFormed() == nil {
+		return r, nil
+	}
 	r := new(Record)
 	if err := json.Unmarshal(b, r); err != nil {
 		var v struct {

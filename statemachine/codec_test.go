@@ -167,13 +167,10 @@ func TestEncodeAsJSON(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var buf bytes.Buffer
-		enc := json.NewEncoder(&buf)
-		enc.SetEscapeHTML(false)
-		if err := enc.Encode(r); err != nil {
-			t.Fatal(err)
+		if _, ok := sm.ScanRecord(got); !ok {
+			t.Errorf("%s: what is written is not read the fast way", name)
 		}
-		if diff := cmp.Diff(strings.TrimSpace(buf.String()), string(got)); diff != "" {
+		if diff := cmp.Diff(asJSON(t, r), string(got)); diff != "" {
 			t.Errorf("%s (-json +got):\n%s", name, diff)
 		}
 	}
@@ -265,6 +262,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	defs := []*sm.Definition{orders().Definitions()[0], chats().Definitions()[0]}
 	f.Fuzz(func(t *testing.T, b []byte) {
+		compareScan(t, b)
 		r, err := sm.Decode(b)
 		if err != nil {
 			if !errors.Is(err, sm.ErrFormat) {
@@ -287,6 +285,40 @@ func FuzzDecode(f *testing.F) {
 			foldAnything(d, back)
 		}
 	})
+}
+
+// compareScan checks that the fast half of Decode, where it answers, reads what
+// encoding/json reads, and that what it read is written as encoding/json does.
+func compareScan(t *testing.T, b []byte) {
+	fast, ok := sm.ScanRecord(b)
+	if !ok {
+		return
+	}
+	slow := new(sm.Record)
+	if err := json.Unmarshal(b, slow); err != nil {
+		t.Fatalf("encoding/json refuses it: %v\n%s", err, b)
+	}
+	if diff := cmp.Diff(slow, fast); diff != "" {
+		t.Fatalf("read differently (-json +scan):\n%s", diff)
+	}
+	got, err := sm.Encode(fast)
+	if err != nil {
+		return
+	}
+	if want := asJSON(t, fast); want != string(got) {
+		t.Fatalf("written differently:\n%s\n%s", want, got)
+	}
+}
+
+// asJSON encodes a record with encoding/json.
+func asJSON(t *testing.T, r *sm.Record) string {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(r); err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(buf.String())
 }
 
 // foldAnything applies every kind of event to a record, for panics.

@@ -175,7 +175,7 @@ func (f *Fold) Seal() (*Sealed, error) {
 			r.Pending[i].At = r.At
 		}
 	}
-	b, err := Encode(&r)
+	b, err := encode(&r)
 	if err != nil {
 		return nil, err
 	}

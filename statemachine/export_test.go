@@ -1,0 +1,4 @@
+package statemachine
+
+// ScanRecord is the fast half of Decode.
+var ScanRecord = scanRecord

@@ -118,3 +118,26 @@ func BenchmarkLoad(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkFloor is what writing the same fields costs without any condition,
+// claim or index: one HSET per run, in a pipeline.
+func BenchmarkFloor(b *testing.B) {
+	for _, kind := range redistest.Kinds(b) {
+		b.Run(string(kind), func(b *testing.B) {
+			s := open(b, redistest.Start(b, kind).Client(b), Options{})
+			rounds := benchSaves(b, 10, false)
+			n, before := 0, serverTime(b, s)
+			for b.Loop() {
+				pipe := s.client.Pipeline()
+				for _, sv := range rounds[n%len(rounds)] {
+					pipe.HSet(b.Context(), s.keys.run(0, sv.Stored.Run), recordFields(sv.Stored)...)
+				}
+				n++
+				if _, err := pipe.Exec(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+			report(b, s, before, n*benchBatch)
+		})
+	}
+}

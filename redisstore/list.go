@@ -108,25 +108,32 @@ func (q Query) selects(r *Row) bool {
 	return (q.Machine == "" || q.Machine == r.Machine) && (q.State == "" || q.State == r.State) && (q.Status == "" || q.Status == r.Status)
 }
 
-// prefixes are how entries that the query selects begin.
-func (s *Store) prefixes(ctx context.Context, q Query) ([]string, error) {
-	if q.Index != "" {
-		return []string{fieldPrefix(q.Index, q.Value)}, nil
-	}
-	if q.Machine != "" && q.State != "" && q.Status != "" {
-		return []string{statePrefix(q.Machine, q.State, q.Status)}, nil
-	}
-	counts, err := s.Counts(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var prefixes []string
-	for _, c := range counts {
-		if q.selects(&Row{Machine: c.Machine, State: c.State, Status: c.Status}) {
-			prefixes = append(prefixes, statePrefix(c.Machine, c.State, c.Status))
+// prefixes are how entries that the query selects begin, by partition.
+func (s *Store) prefixes(ctx context.Context, q Query) ([][]string, error) {
+	all := make([][]string, queue.Partitions)
+	switch {
+	case q.Index != "":
+		for p := range all {
+			all[p] = []string{fieldPrefix(q.Index, q.Value)}
+		}
+	case q.Machine != "" && q.State != "" && q.Status != "":
+		for p := range all {
+			all[p] = []string{statePrefix(q.Machine, q.State, q.Status)}
+		}
+	default:
+		states, err := s.states(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for p, counts := range states {
+			for _, c := range counts {
+				if q.selects(&Row{Machine: c.Machine, State: c.State, Status: c.Status}) {
+					all[p] = append(all[p], statePrefix(c.Machine, c.State, c.Status))
+				}
+			}
 		}
 	}
-	return prefixes, nil
+	return all, nil
 }
 
 // entry is an index entry without its prefix.
@@ -136,12 +143,12 @@ type entry struct {
 
 // entries merges the newest entries after a cursor from all partitions, at
 // most limit. No list can have more than limit of the first limit.
-func (s *Store) entries(ctx context.Context, prefixes []string, after string, limit int) ([]entry, error) {
+func (s *Store) entries(ctx context.Context, prefixes [][]string, after string, limit int) ([]entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
 	defer cancel()
 	pipe := s.client.Pipeline()
-	for p := range queue.Partitions {
-		for _, prefix := range prefixes {
+	for p := range prefixes {
+		for _, prefix := range prefixes[p] {
 			upper := "(" + prefix + after
 			if after == "" {
 				upper = "(" + strings.TrimSuffix(prefix, " ") + "!" // "!" follows " "

@@ -9,7 +9,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/pawlrun/pawl/internal/redistest"
 	"github.com/pawlrun/pawl/internal/storetest"
 	"github.com/pawlrun/pawl/statemachine"
 	"github.com/pawlrun/pawl/worker"

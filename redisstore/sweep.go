@@ -24,9 +24,34 @@ type Count struct {
 
 // Counts counts the runs of the indexes, in order of machine, state, status.
 func (s *Store) Counts(ctx context.Context) ([]Count, error) {
-	sums := make(map[string]int)
+	states, err := s.states(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("count runs: %w", err)
+	}
+	sums := make(map[Count]int)
+	for _, counts := range states {
+		for _, c := range counts {
+			n := c.Runs
+			c.Runs = 0
+			sums[c] += n
+		}
+	}
+	all := make([]Count, 0, len(sums))
+	for c, n := range sums {
+		c.Runs = n
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(a, b Count) int {
+		return cmp.Or(cmp.Compare(a.Machine, b.Machine), cmp.Compare(a.State, b.State), cmp.Compare(a.Status, b.Status))
+	})
+	return all, nil
+}
+
+// states counts the runs of the indexes by partition.
+func (s *Store) states(ctx context.Context) ([][]Count, error) {
+	all := make([][]Count, queue.Partitions)
 	from := make(map[int]string) // by partition: the last state of its answer before
-	for p := range queue.Partitions {
+	for p := range all {
 		from[p] = ""
 	}
 	for len(from) > 0 {
@@ -37,31 +62,24 @@ func (s *Store) Counts(ctx context.Context) ([]Count, error) {
 		}
 		answers, err := s.run(ctx, scriptCounts, nil, items)
 		if err != nil {
-			return nil, fmt.Errorf("count runs: %w", err)
+			return nil, err
 		}
 		clear(from)
-		for i, a := range answers {
-			found, _ := a.([]any)
+		for i, p := range partitions {
+			found, _ := answers[i].([]any)
 			for n := 0; n+1 < len(found); n += 2 {
 				state, _ := found[n].(string)
 				runs, _ := found[n+1].(int64)
-				sums[state] += int(runs)
-				if n+2 == len(found) && n+2 >= countsPerCall {
-					from[partitions[i]] = state
+				if w := strings.Split(state, " "); len(w) == 3 {
+					all[p] = append(all[p], Count{Machine: w[0], State: w[1], Status: statemachine.Status(w[2]), Runs: int(runs)})
+				}
+				if n+2 == countsPerCall {
+					from[p] = state
 				}
 			}
 		}
 	}
-	counts := make([]Count, 0, len(sums))
-	for state, n := range sums {
-		if w := strings.Split(state, " "); len(w) == 3 {
-			counts = append(counts, Count{Machine: w[0], State: w[1], Status: statemachine.Status(w[2]), Runs: n})
-		}
-	}
-	slices.SortFunc(counts, func(a, b Count) int {
-		return cmp.Or(cmp.Compare(a.Machine, b.Machine), cmp.Compare(a.State, b.State), cmp.Compare(a.Status, b.Status))
-	})
-	return counts, nil
+	return all, nil
 }
 
 // countsPerCall is the length of an answer of counts.lua that is not the last.
@@ -189,23 +207,31 @@ func wrapClear(ctx context.Context, incarnation string, err error) error {
 
 // clear removes the keys of an incarnation from one server.
 func (s *Store) clear(ctx context.Context, node redis.Cmdable, incarnation string) (int, error) {
-	const page = 500
-	n, cursor := 0, uint64(0)
+	total, cursor := 0, uint64(0)
 	for {
-		found, next, err := node.Scan(ctx, cursor, s.keys.all(incarnation), page).Result()
-		if err != nil {
-			return n, err
+		n, next, err := s.clearPage(ctx, node, incarnation, cursor)
+		total += n
+		if err != nil || next == 0 {
+			return total, err
 		}
-		pipe := node.Pipeline()
-		for _, key := range found {
-			pipe.Unlink(ctx, key) // one key a command: a cluster takes no others
-		}
-		if _, err := pipe.Exec(ctx); err != nil && len(found) > 0 {
-			return n, err
-		}
-		n += len(found)
-		if cursor = next; cursor == 0 {
-			return n, nil
-		}
+		cursor = next
 	}
+}
+
+func (s *Store) clearPage(ctx context.Context, node redis.Cmdable, incarnation string, cursor uint64) (n int, next uint64, err error) {
+	const page = 500
+	ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
+	defer cancel()
+	found, next, err := node.Scan(ctx, cursor, s.keys.all(incarnation), page).Result()
+	if err != nil || len(found) == 0 {
+		return 0, next, err
+	}
+	pipe := node.Pipeline()
+	for _, key := range found {
+		pipe.Unlink(ctx, key) // one key a command: a cluster takes no others
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return 0, next, err
+	}
+	return len(found), next, nil
 }

@@ -70,6 +70,8 @@ func Each(t *testing.T, test func(t *testing.T, s *Server)) {
 func Start(tb testing.TB, kind Kind, args ...string) *Server {
 	tb.Helper()
 	if kind == Mini {
+		// Without ClockTTL, which walks through all keys on every command.
+		// Nothing but tidiness depends on keys that expire.
 		m := miniredis.NewMiniRedis()
 		if err := m.Start(); err != nil {
 			tb.Fatalf("redistest: start miniredis: %v", err)

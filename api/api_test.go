@@ -30,6 +30,7 @@ func TestRun(t *testing.T) {
 		Started: began.Add(1e9), Updated: began.Add(3e9), Build: "b1", By: "w1", Index: map[string]string{"n": "5"},
 		Data:   json.RawMessage(`{"n":5,"done":2,"results":{"$log":"results","to":2},"other":{"$log":"other","to":0}}`),
 		Logs:   map[string]Items{"results": {json.RawMessage(`"result 0"`), json.RawMessage(`"result 1"`)}},
+		Counts: map[string]int{"results": 2},
 		Visits: map[string]int{"count": 3},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -25,7 +25,9 @@ type Run struct {
 	Data json.RawMessage `json:"data,omitempty"`
 	// Logs are the items of the logs, oldest first. An item over 8 KB is
 	// {"$blob": hash, "size": bytes}.
-	Logs    map[string]Items  `json:"logs,omitempty"`
+	Logs map[string]Items `json:"logs,omitempty"`
+	// Counts is how many items each log has, given in Logs or not.
+	Counts  map[string]int    `json:"log_counts,omitempty"`
 	Pending []Pending         `json:"pending"`
 	Inbox   []Signal          `json:"inbox,omitempty"`
 	Index   map[string]string `json:"index,omitempty"`
@@ -99,6 +101,12 @@ func runOf(r *statemachine.Record) *Run {
 	}
 	for _, s := range r.Inbox {
 		run.Inbox = append(run.Inbox, Signal{ID: s.ID, Name: s.Name, At: s.At, Body: s.Body})
+	}
+	for name, ref := range r.Logs {
+		if run.Counts == nil {
+			run.Counts = make(map[string]int, len(r.Logs))
+		}
+		run.Counts[name] = ref.Count
 	}
 	if len(r.Frames) > 0 {
 		run.Visits = r.Frames[0].Visits

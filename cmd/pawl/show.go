@@ -93,7 +93,7 @@ func (a *app) printRun(r *api.Run) error {
 		fmt.Fprintf(a.Stdout, "\nData:\n%s\n", block(r.Data))
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Logs)) {
-		fmt.Fprintf(a.Stdout, "\nLog %s, the last %d:\n", name, len(r.Logs[name]))
+		fmt.Fprintf(a.Stdout, "\nLog %s, the last %d of %d:\n", name, len(r.Logs[name]), r.Counts[name])
 		for _, item := range r.Logs[name] {
 			fmt.Fprintf(a.Stdout, "  %s\n", cli.Clip(cli.Clean(string(item)), 200))
 		}

@@ -134,7 +134,7 @@ func (w *waiter) refused(ctx context.Context, ack *jetstream.PubAck) error {
 		w.letters = l.Seq
 		if l.SrcSeq == ack.Sequence && l.Source == w.Prefix+".start."+w.machine {
 			return &cli.Error{
-				Err:  fmt.Errorf("run %s was not started: %s: %s", w.id, l.Class, l.Cause),
+				Err:  fmt.Errorf("run %s was not started: %s: %s", w.id, l.Class, strings.TrimPrefix(l.Cause, l.Class+": ")),
 				Hint: fmt.Sprintf("dlq-replayer show %d", l.Seq),
 			}
 		}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pawlrun/pawl/internal/cli"
+)
+
+// outcome is what a command line came to.
+type outcome struct {
+	code           int
+	stdout, stderr string
+}
+
+// execute carries out a command line, with standard input and an environment.
+func execute(ctx context.Context, stdin string, env map[string]string, args ...string) outcome {
+	var stdout, stderr bytes.Buffer
+	tool := &cli.Tool{
+		Stdin: strings.NewReader(stdin), Stdout: &stdout, Stderr: &stderr,
+		Getenv:  func(name string) string { return env[name] },
+		Environ: func() []string { return nil },
+	}
+	code := tool.Main(ctx, root(tool), args)
+	return outcome{code, stdout.String(), stderr.String()}
+}
+
+func pawlWith(t *testing.T, stdin string, env map[string]string, args ...string) outcome {
+	t.Helper()
+	return execute(t.Context(), stdin, env, args...)
+}
+
+func pawlRun(t *testing.T, args ...string) outcome {
+	t.Helper()
+	return execute(t.Context(), "", nil, args...)
+}
+
+// interrupted carries out a command line until a signal comes.
+func interrupted(t *testing.T, after time.Duration, args ...string) outcome {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	timer := time.AfterFunc(after, cancel)
+	defer timer.Stop()
+	return execute(ctx, "", nil, args...)
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		args   string
+		code   int
+		stderr string
+	}{
+		{"", 0, ""},
+		{"run", 0, ""},
+		{"run start --help", 0, ""},
+		{"foo", 2, `pawl: "foo" is no command of pawl (see pawl --help)`},
+		{"run strat", 2, `pawl: "strat" is no command of pawl run (did you mean start?)`},
+		{"run start", 2, "pawl: pawl run start needs <machine> (see pawl run start --help)"},
+		{"run start a b", 2, `pawl: pawl run start takes no further argument "b" (see pawl run start --help)`},
+		{"run start A", 2, `pawl: "A" is no name of a machine (see pawl run start --help)`},
+		{"run start a.b", 2, `pawl: "a.b" is no name of a machine (see pawl run start --help)`},
+		{"run start a --input {", 2, "pawl: the input is not JSON: unexpected end of JSON input (--input)"},
+		{"run start a --input {} -", 2, "pawl: the input is given twice: it is one of --input, --file and - (see pawl run start --help)"},
+		{"run start a --input {} -f b", 2, "pawl: the input is given twice: it is one of --input, --file and - (see pawl run start --help)"},
+		{"run start a -f /none", 1, "pawl: read the input: open /none: no such file or directory"},
+		{"run start a --version -1", 2, "pawl: --version is -1 (versions count from 1)"},
+		{"run show", 2, "pawl: pawl run show needs <id> (see pawl run show --help)"},
+		{"run ls --status done", 2, `pawl: --status "done" is no status (it is one of [running parked succeeded failed cancelled])`},
+		{"run ls --limit -1", 2, "pawl: --limit is -1 (0 is all of them)"},
+		{"run ls extra", 2, `pawl: pawl run ls takes no further argument "extra" (see pawl run ls --help)`},
+		{"run ls -o yaml", 2, `pawl: -o "yaml" is no format (it is table or json)`},
+		{"run ls --timeout 0s", 2, "pawl: --timeout is 0s (a duration such as 5s)"},
+		{"run ls --colour", 2, "pawl: unknown flag: --colour (see pawl run ls --help)"},
+		{"machine graph nonesuch", 1, "pawl: this build has no such machine: nonesuch (see pawl machine ls)"},
+		{"run ls -s nats://127.0.0.1:1", 1, "pawl: connect to NATS at nats://127.0.0.1:1: nats: no servers available for connection (is it running? named by -s; name another with -s URL)"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.args, func(t *testing.T) {
+			t.Parallel()
+			got := pawlRun(t, strings.Fields(tt.args)...)
+			if got.code != tt.code || strings.TrimSuffix(got.stderr, "\n") != tt.stderr {
+				t.Errorf("pawl %s = %d, %q, want %d, %q", tt.args, got.code, got.stderr, tt.code, tt.stderr)
+			}
+			if (got.stdout != "") != (tt.code == 0) {
+				t.Errorf("pawl %s printed %q", tt.args, got.stdout)
+			}
+		})
+	}
+}
+
+// Every command says how it is used.
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	for _, args := range []string{"run start", "run show", "run history", "run ls", "run graph", "machine ls", "machine graph", "provision"} {
+		got := pawlRun(t, append(strings.Fields(args), "--help")...)
+		if !strings.Contains(got.stdout, "Examples:\n  ") || !strings.Contains(got.stdout, "pawl "+args) {
+			t.Errorf("pawl %s --help has no example:\n%s", args, got.stdout)
+		}
+	}
+}
+
+func TestMachines(t *testing.T) {
+	t.Parallel()
+	got := pawlRun(t, "machine", "ls")
+	for _, says := range []string{"MACHINE", "invoice      1", "kitchensink", "report"} {
+		if !strings.Contains(got.stdout, says) {
+			t.Errorf("pawl machine ls has no %q:\n%s", says, got.stdout)
+		}
+	}
+	if got := pawlRun(t, "machine", "graph", "report"); got.code != 0 || !strings.Contains(got.stdout, "stateDiagram-v2") {
+		t.Errorf("pawl machine graph report = %+v", got)
+	}
+	if got := pawlRun(t, "__complete", "machine", "graph", ""); !strings.HasPrefix(got.stdout, "invoice\nkitchensink\nreport\n") {
+		t.Errorf("the completion of a machine is %q", got.stdout)
+	}
+}

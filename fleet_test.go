@@ -130,7 +130,7 @@ func (b *lockedBuffer) tail(n int) string {
 
 // fleet is the outside of a fleet: what producers and onlookers have.
 type fleet struct {
-	t     *testing.T
+	t     testing.TB
 	nc    *nats.Conn
 	js    jetstream.JetStream
 	queue *natsqueue.Queue
@@ -139,7 +139,7 @@ type fleet struct {
 }
 
 // realServers starts servers for workers in processes of their own.
-func realServers(t *testing.T) *fleet {
+func realServers(t testing.TB) *fleet {
 	t.Helper()
 	s, err := embedded.Start(t.Context(), embedded.Options{Dir: t.TempDir(), NATSListen: "127.0.0.1:0", RedisListen: "127.0.0.1:0", SyncAlways: false})
 	if err != nil {
@@ -153,7 +153,7 @@ func realServers(t *testing.T) *fleet {
 }
 
 // join connects to a fleet as its producers do.
-func join(t *testing.T, url string, provision bool) *fleet {
+func join(t testing.TB, url string, provision bool) *fleet {
 	t.Helper()
 	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.ReconnectWait(50*time.Millisecond))
 	if err != nil {
@@ -180,7 +180,7 @@ func join(t *testing.T, url string, provision bool) *fleet {
 }
 
 // catalog is what the shipped worker can do.
-func catalog(t *testing.T, dir string) *statemachine.Catalog {
+func catalog(t testing.TB, dir string) *statemachine.Catalog {
 	t.Helper()
 	c, err := transitions.Catalog(transitions.Config{AllowHosts: []string{"127.0.0.1"}, FileDir: dir, Out: io.Discard})
 	if err != nil {
@@ -282,7 +282,7 @@ func waits(d time.Duration, cond func() bool) bool {
 }
 
 // eventually waits for a condition, and fails the test if it never holds.
-func eventually(t *testing.T, d time.Duration, what string, cond func() bool) {
+func eventually(t testing.TB, d time.Duration, what string, cond func() bool) {
 	t.Helper()
 	if !waits(d, cond) {
 		t.Fatalf("waited %s in vain for %s", d, what)

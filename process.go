@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -207,13 +208,13 @@ func (p *Process) connectNATS(ctx context.Context) (err error) {
 		}
 	}
 	group := map[config.Switch]natsqueue.Group{config.Auto: natsqueue.GroupAuto, config.On: natsqueue.GroupAlways, config.Off: natsqueue.GroupNever}[c.GroupCommit]
-	err = p.await(ctx, "nats", func() error {
+	err = p.await(ctx, "nats", func(ctx context.Context) error {
 		q, err := natsqueue.Open(ctx, p.nc, natsqueue.Options{Prefix: p.cfg.Prefix, Group: group, SyncAlways: p.servers != nil, LedgerTTL: p.cfg.Retention.Ledger, Logger: p.log})
 		if err != nil {
-			return err
+			return fmt.Errorf("nats at %s: %w", redacted(cc.URL), err)
 		}
 		if err := q.Check(ctx, p.catalog.Effects()); err != nil {
-			return errors.Join(err, q.Close())
+			return errors.Join(fmt.Errorf("nats at %s: %w", redacted(cc.URL), err), q.Close())
 		}
 		p.queue = q
 		return nil
@@ -242,17 +243,29 @@ func (p *Process) connectRedis(ctx context.Context, incarnation string) (err err
 	if p.servers != nil {
 		rc.Addrs = []string{p.servers.RedisAddr()}
 	}
-	if err := p.await(ctx, "redis", func() (err error) {
-		p.redis, err = redisstore.Connect(ctx, rc)
-		return err
+	redis.SetLogger(quietRedis{p.log}) // the client knows no other way
+	if err := p.await(ctx, "redis", func(ctx context.Context) (err error) {
+		if p.redis, err = redisstore.Connect(ctx, rc); err != nil {
+			return fmt.Errorf("redis at %s: %w", strings.Join(rc.Addrs, ","), err)
+		}
+		return nil
 	}); err != nil {
 		return err
 	}
 	p.closers = append(p.closers, closer{"redis connection", p.redis.Close})
-	return p.await(ctx, "redis", func() (err error) {
+	return p.await(ctx, "redis", func(ctx context.Context) (err error) {
 		p.store, err = redisstore.Open(ctx, p.redis, redisstore.Options{Prefix: p.cfg.Prefix, Incarnation: incarnation, EndedTTL: p.cfg.Retention.Ended})
 		return err
 	})
+}
+
+// quietRedis sends what the client says of its own accord to the log; what
+// matters of it comes back as errors anyway.
+type quietRedis struct{ log *slog.Logger }
+
+// Printf implements the client's logger.
+func (q quietRedis) Printf(_ context.Context, format string, v ...any) {
+	q.log.Debug("redis client", logkey.Cause, fmt.Sprintf(format, v...))
 }
 
 // Close ends what was opened, the last first. Run calls it.
@@ -270,6 +283,17 @@ func (p *Process) Close() error {
 		p.ops = nil
 	}
 	return errors.Join(errs...)
+}
+
+// redacted is a list of URLs without their passwords.
+func redacted(list string) string {
+	all := strings.Split(list, ",")
+	for i, one := range all {
+		if u, err := url.Parse(strings.TrimSpace(one)); err == nil {
+			all[i] = u.Redacted()
+		}
+	}
+	return strings.Join(all, ",")
 }
 
 // workerID is unique for the life of the process: host, and chance.

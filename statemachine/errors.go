@@ -93,10 +93,8 @@ func ClassOf(err error) string {
 	if err == nil {
 		return ""
 	}
-	for e := err; e != nil; e = errors.Unwrap(e) {
-		if h, ok := e.(*handlerError); ok && h.class != "" {
-			return h.class
-		}
+	if h := find(err, func(h *handlerError) bool { return h.class != "" }); h != nil {
+		return h.class
 	}
 	var fault *FaultError
 	var limit *LimitError
@@ -113,21 +111,44 @@ func ClassOf(err error) string {
 
 // IsTerminal reports whether no further attempt can help.
 func IsTerminal(err error) bool {
-	var h *handlerError
-	return errors.As(err, &h) && h.terminal
+	h := find(err, (*handlerError).decides)
+	return h != nil && h.terminal
 }
 
 // IsLater reports whether the effect was not tried: no attempt is spent.
 func IsLater(err error) bool {
-	var h *handlerError
-	return errors.As(err, &h) && h.later
+	h := find(err, (*handlerError).decides)
+	return h != nil && h.later
 }
 
 // RetryAfterOf returns the wait that the error asks for.
 func RetryAfterOf(err error) (time.Duration, bool) {
-	var h *handlerError
-	if errors.As(err, &h) && h.timed {
+	if h := find(err, (*handlerError).decides); h != nil && h.timed {
 		return h.after, true
 	}
 	return 0, false
+}
+
+// decides reports whether the error says how to go on; the outermost that does
+// wins.
+func (e *handlerError) decides() bool { return e.terminal || e.later || e.timed }
+
+// find returns the outermost handler error that is as wanted, or nil.
+func find(err error, wanted func(*handlerError) bool) *handlerError {
+	if h, ok := err.(*handlerError); ok && wanted(h) {
+		return h
+	}
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		if inner := e.Unwrap(); inner != nil {
+			return find(inner, wanted)
+		}
+	case interface{ Unwrap() []error }:
+		for _, inner := range e.Unwrap() {
+			if h := find(inner, wanted); h != nil {
+				return h
+			}
+		}
+	}
+	return nil
 }

@@ -246,6 +246,7 @@ func TestCheckData(t *testing.T) {
 		Cache  int            `json:"-"`
 		log    sm.Log[string] //nolint:unused // that is the fault
 		Gone   sm.Log[string] `json:"-"`
+		Deep   map[string][]struct{ L *sm.Log[int] }
 	}
 	m := sm.New[forgetful]("m", 1)
 	m.State("a", sm.Call(tell, func(f *forgetful) string { return fmt.Sprint(f.hidden, f.log.Len()) }, nil))
@@ -256,6 +257,7 @@ func TestCheckData(t *testing.T) {
 		`machine "m" version 1: field Cache of ` + T + ` is not stored: a run would forget it between two records`,
 		`machine "m" version 1: log log of ` + T + ` is not stored: it needs an exported field`,
 		`machine "m" version 1: log Gone of ` + T + ` is not stored: it needs an exported field`,
+		`machine "m" version 1: field Deep of ` + T + ` contains a log: only a field of the data itself can be one`,
 	}
 	if diff := cmp.Diff(want, lines(handled(m).Check())); diff != "" {
 		t.Errorf("Check (-want +got):\n%s", diff)

@@ -3,6 +3,7 @@ package statemachine
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -77,8 +78,12 @@ func (m *Machine[T]) Check(check func(*T) error) {
 func (m *Machine[T]) Definitions() []*Definition {
 	d := &Definition{
 		Name: m.name, Version: m.version,
-		nodes: m.nodes, indexes: m.indexes, checks: m.checks,
+		indexes: slices.Clone(m.indexes), checks: slices.Clone(m.checks),
 		make: func() any { return new(T) },
+	}
+	for _, n := range m.nodes { // copies: compiling twice at the same time is no race
+		c := *n
+		d.nodes = append(d.nodes, &c)
 	}
 	d.describeData(reflect.TypeFor[T]())
 	d.compile()
@@ -99,7 +104,7 @@ func (d *Definition) describeData(t reflect.Type) {
 	}
 	for f := range t.Fields() {
 		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		isLog := reflect.PointerTo(f.Type).Implements(reflect.TypeFor[logField]())
+		isLog := isLog(f.Type)
 		switch {
 		case f.Anonymous && f.Type == reflect.TypeFor[Meta]():
 		case isLog && (!f.IsExported() || tag == "-"):
@@ -112,8 +117,38 @@ func (d *Definition) describeData(t reflect.Type) {
 			d.logs = append(d.logs, logSpec{name: name, index: f.Index[0]})
 		case !f.Anonymous && (!f.IsExported() || f.Tag.Get("json") == "-"):
 			d.fault("", "field %s of %s is not stored: a run would forget it between two records", f.Name, t)
+		case containsLog(f.Type, map[reflect.Type]bool{}):
+			d.fault("", "field %s of %s contains a log: only a field of the data itself can be one", f.Name, t)
 		}
 	}
+}
+
+// isLog reports whether t is Log of some type of items.
+func isLog(t reflect.Type) bool {
+	return reflect.PointerTo(t).Implements(reflect.TypeFor[logField]())
+}
+
+// containsLog reports whether a log lies anywhere in values of type t, where
+// it would be stored whole.
+func containsLog(t reflect.Type, seen map[reflect.Type]bool) bool {
+	if isLog(t) {
+		return true
+	}
+	if seen[t] {
+		return false
+	}
+	seen[t] = true
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		return containsLog(t.Elem(), seen)
+	case reflect.Struct:
+		for f := range t.Fields() {
+			if f.IsExported() && containsLog(f.Type, seen) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // fault notes a fault of the machine; state is "" if it is of no one state.

@@ -25,7 +25,7 @@ const (
 
 // LimitError says which size was exceeded.
 type LimitError struct {
-	What string // "data", "record", "inbox", "pending and outbox", "value", "index", "id"
+	What string // "data", "record", "inbox", "pending and outbox", "value", "key", "id", "name", "index <field>"
 	Size int    // bytes
 	Max  int
 }

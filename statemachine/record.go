@@ -134,7 +134,7 @@ type Pending struct {
 	Effect  string          `json:"effect"`          // effect type
 	Key     string          `json:"key,omitempty"`   // business key; empty: the id is the idempotency key
 	Input   json.RawMessage `json:"input"`           // may refer to logs and blobs; by reference when over 8 KB
-	Print   string          `json:"print"`           // fingerprint of type and input in reference form
+	Print   string          `json:"print"`           // fingerprint of type and input, with references to logs but not to blobs
 	Place   Place           `json:"place"`           // how it is performed
 	Wake    string          `json:"wake,omitempty"`  // inline: id of the event or effect whose message resumes it
 	Rev     uint64          `json:"rev"`             // revision of the record that gave it its place

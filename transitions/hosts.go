@@ -152,26 +152,19 @@ func (l *allowList) listed(a netip.Addr, port string) bool {
 	return false
 }
 
-// inside are ranges that net/netip does not call private, but that are not the
-// internet either: carrier NAT, benchmarks, documentation, translated IPv4.
-var inside = []netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"),
-	netip.MustParsePrefix("100.64.0.0/10"),
-	netip.MustParsePrefix("192.0.0.0/24"),
-	netip.MustParsePrefix("198.18.0.0/15"),
-	netip.MustParsePrefix("240.0.0.0/4"),
-	netip.MustParsePrefix("64:ff9b::/96"),
-	netip.MustParsePrefix("64:ff9b:1::/48"),
-	netip.MustParsePrefix("2002::/16"),
-}
-
+// public reports whether an address is one of the internet: neither private nor
+// special, and none of the ranges that net/netip takes for public but are not
+// (carrier NAT, protocol assignments, benchmarks, translated IPv4).
 func public(a netip.Addr) bool {
 	a = a.Unmap()
-	if !a.IsGlobalUnicast() || a.IsPrivate() || a.IsLoopback() {
+	if !a.IsGlobalUnicast() || a.IsPrivate() {
 		return false
 	}
-	for _, p := range inside {
-		if p.Contains(a) {
+	for _, inside := range []string{
+		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "198.18.0.0/15", "240.0.0.0/4",
+		"64:ff9b::/96", "64:ff9b:1::/48", "2002::/16",
+	} {
+		if netip.MustParsePrefix(inside).Contains(a) {
 			return false
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/textproto"
-	"slices"
 	"strings"
 )
 
@@ -17,10 +16,17 @@ type post struct {
 	Headers map[string]string `json:"headers,omitempty"`
 }
 
-// ownHeaders are set by the caller or belong to the connection; an input that
-// could set them could forge a key or smuggle a second request.
-var ownHeaders = []string{"Idempotency-Key", "Host", "Content-Length", "Transfer-Encoding", "Connection",
-	"Upgrade", "Te", "Trailer", "Proxy-Authorization", "Proxy-Connection", "Keep-Alive"}
+// reserved reports whether a header is set by the caller or belongs to the
+// connection: an input that could set it could forge a key, or smuggle a second
+// request.
+func reserved(header string) bool {
+	switch header {
+	case "Idempotency-Key", "Host", "Content-Length", "Transfer-Encoding", "Connection", "Upgrade", "Te", "Trailer",
+		"Proxy-Authorization", "Proxy-Connection", "Keep-Alive":
+		return true
+	}
+	return false
+}
 
 // httpPost performs http.post: the body is sent to the URL with the key as
 // Idempotency-Key, and the response is the result.
@@ -40,7 +46,7 @@ func (p post) header() (http.Header, error) {
 	h := http.Header{"Content-Type": {"application/json"}}
 	for name, value := range p.Headers {
 		canonical := textproto.CanonicalMIMEHeaderKey(name)
-		if slices.Contains(ownHeaders, canonical) {
+		if reserved(canonical) {
 			return nil, fmt.Errorf("header %q is not for the input to set", name)
 		}
 		if canonical == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == ':' || r > '~' }) {

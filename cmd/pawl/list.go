@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,9 +13,11 @@ import (
 	"github.com/pawlrun/pawl/statemachine"
 )
 
-var statuses = []string{
-	string(statemachine.StatusRunning), string(statemachine.StatusParked), string(statemachine.StatusSucceeded),
-	string(statemachine.StatusFailed), string(statemachine.StatusCancelled),
+func statuses() []string {
+	return []string{
+		string(statemachine.StatusRunning), string(statemachine.StatusParked), string(statemachine.StatusSucceeded),
+		string(statemachine.StatusFailed), string(statemachine.StatusCancelled),
+	}
 }
 
 func (a *app) listCommand() *cobra.Command {
@@ -31,8 +34,8 @@ record of every run of the fleet.`,
   pawl run ls --where customer=customer-17 --limit 0 -o json`,
 		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if status != "" && !slices.Contains(statuses, status) {
-				return cli.UsageErrorf(fmt.Sprint("it is one of ", statuses), "--status %q is no status", status)
+			if status != "" && !slices.Contains(statuses(), status) {
+				return cli.UsageErrorf("it is one of "+strings.Join(statuses(), ", "), "--status %q is no status", status)
 			}
 			if f.Limit < 0 {
 				return cli.UsageErrorf("0 is all of them", "--limit is %d", f.Limit)
@@ -48,7 +51,7 @@ record of every run of the fleet.`,
 	c.Flags().IntVar(&f.Limit, "limit", 50, "at most so many; 0: all")
 	// A completion that cannot be registered is only not offered.
 	_ = c.RegisterFlagCompletionFunc("machine", a.completeMachine)
-	_ = c.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(statuses, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(statuses(), cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 

@@ -69,7 +69,7 @@ func TestUsage(t *testing.T) {
 		{"run start a -f /none", 1, "pawl: read the input: open /none: no such file or directory"},
 		{"run start a --version -1", 2, "pawl: --version is -1 (versions count from 1)"},
 		{"run show", 2, "pawl: pawl run show needs <id> (see pawl run show --help)"},
-		{"run ls --status done", 2, `pawl: --status "done" is no status (it is one of [running parked succeeded failed cancelled])`},
+		{"run ls --status done", 2, `pawl: --status "done" is no status (it is one of running, parked, succeeded, failed, cancelled)`},
 		{"run ls --limit -1", 2, "pawl: --limit is -1 (0 is all of them)"},
 		{"run ls extra", 2, `pawl: pawl run ls takes no further argument "extra" (see pawl run ls --help)`},
 		{"run ls -o yaml", 2, `pawl: -o "yaml" is no format (it is table or json)`},

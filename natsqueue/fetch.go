@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +21,7 @@ const (
 	mostFetch  = 1000
 	fetchBytes = 16 << 20               // of one pull, so that the server never drops a slow reader
 	pullPause  = 5 * time.Millisecond   // before a pull that was turned away is made again
+	pullGrace  = 100 * time.Millisecond // for the server to end a pull that is over
 	drainWait  = 500 * time.Millisecond // for what is on its way when a fetch is given up
 )
 
@@ -30,6 +32,7 @@ type Source struct {
 
 	mu      sync.Mutex
 	pullers map[string][]*puller // idle, by consumer
+	heard   map[string]time.Time // when a consumer last gave an answer
 	closed  bool
 }
 
@@ -46,7 +49,7 @@ func (s *Source) Fetch(ctx context.Context, consumer string, n int, wait time.Du
 	deadline := time.Now().Add(wait)
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
 		msgs, err := s.fetch(ctx, consumer, name, max(1, min(n, mostFetch)), time.Until(deadline))
-		if err == nil || len(msgs) > 0 && ctx.Err() == nil {
+		if err == nil || ctx.Err() == nil && (len(msgs) > 0 || errors.Is(err, errSilent) && s.recent(consumer)) {
 			return msgs, nil // trouble comes again at the next fetch
 		}
 		if errors.Is(err, errGone) {
@@ -83,7 +86,7 @@ func (s *Source) fetch(ctx context.Context, consumer, name string, n int, wait t
 		return nil, err
 	}
 	msgs, err := p.fetch(ctx, n, wait)
-	s.release(consumer, p)
+	s.release(consumer, p, len(msgs) > 0 || err == nil && !p.open)
 	out := make([]queue.Message, 0, len(msgs))
 	for _, m := range msgs {
 		out = append(out, s.read(m, incarnation))
@@ -94,24 +97,55 @@ func (s *Source) fetch(ctx context.Context, consumer, name string, n int, wait t
 func (s *Source) puller(consumer, stream string) (*puller, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if idle := s.pullers[consumer]; len(idle) > 0 {
-		p := idle[len(idle)-1]
-		s.pullers[consumer] = idle[:len(idle)-1]
-		return p, nil
+	idle := slices.DeleteFunc(s.pullers[consumer], func(p *puller) bool {
+		if lost := p.open && isClosed(p.cut); lost {
+			p.close()
+			return true
+		}
+		return false
+	})
+	s.pullers[consumer] = idle
+	if len(idle) == 0 {
+		return newPuller(s.link, stream, consumer)
 	}
-	return newPuller(s.link, stream, consumer)
+	// One with an open pull first: it may have messages.
+	i := max(0, slices.IndexFunc(idle, func(p *puller) bool { return p.open }))
+	p := idle[i]
+	s.pullers[consumer] = slices.Delete(idle, i, i+1)
+	return p, nil
 }
 
-// release keeps a puller for the next fetch, unless a pull of it may still be
-// under way.
-func (s *Source) release(consumer string, p *puller) {
+// release keeps a puller for the next fetch, unless its subscription has
+// ended.
+func (s *Source) release(consumer string, p *puller, answered bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if answered || s.heard[consumer].IsZero() {
+		s.heard[consumer] = time.Now()
+	}
 	if p.spent || s.closed {
 		p.close()
 		return
 	}
 	s.pullers[consumer] = append(s.pullers[consumer], p)
+}
+
+// recent reports whether a consumer gave an answer within Patience. Under a
+// burst of writes that are each synced, the server may let consumers wait for
+// seconds.
+func (s *Source) recent(consumer string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Since(s.heard[consumer]) < s.opts.Patience
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 func (s *Source) close() error {
@@ -135,7 +169,12 @@ type puller struct {
 	subject string // of pulls
 	sub     *nats.Subscription
 	msgs    chan *nats.Msg
-	spent   bool // a pull was left unfinished
+	spent   bool // the subscription has ended
+
+	open    bool            // a pull was not ended by the server yet
+	cut     <-chan struct{} // closed when the connection it went by breaks
+	left    int             // how many messages it may still bring
+	expires time.Time       // when the server ends it
 }
 
 func newPuller(l *link, stream, consumer string) (*puller, error) {
@@ -177,39 +216,58 @@ func (p *puller) fetch(ctx context.Context, n int, wait time.Duration) ([]*nats.
 }
 
 // pull makes one pull: it ends when there is something, as soon as there is no
-// more of it.
+// more of it. A server that does not end it in time, because it is busy
+// syncing, leaves it open for the next fetch.
 func (p *puller) pull(ctx context.Context, n int, wait time.Duration) ([]*nats.Msg, error) {
+	if err := p.request(n, wait); err != nil {
+		return nil, err
+	}
+	over := time.NewTimer(max(wait, 0) + pullGrace)
+	defer over.Stop()
+	var got []*nats.Msg
+	for p.left > 0 && len(got) < n {
+		select {
+		case m := <-p.msgs:
+			// What is delivered has an ack's address; a status has none.
+			if m.Reply == "" {
+				p.open = false
+				return got, pullStatus(m)
+			}
+			if p.left--; len(got) == 0 {
+				over.Reset(pullGrace)
+			}
+			got = append(got, m)
+		case <-ctx.Done():
+			return append(got, p.abandon()...), ctx.Err()
+		case <-p.cut:
+			return append(got, p.abandon()...), nats.ErrDisconnected
+		case <-over.C:
+			if time.Since(p.expires) > p.opts.Quiet {
+				return append(got, p.abandon()...), errSilent
+			}
+			return got, nil
+		}
+	}
+	p.open = p.left > 0
+	return got, nil
+}
+
+// request asks the server for messages, unless it was asked already.
+func (p *puller) request(n int, wait time.Duration) error {
+	if p.open {
+		return nil
+	}
 	request := map[string]any{"batch": n, "no_wait": true, "max_bytes": fetchBytes}
 	if wait > 0 {
 		request["expires"] = max(wait, time.Millisecond)
 	}
 	body, _ := json.Marshal(request) // numbers
-	p.mux.mu.RLock()
-	cut := p.mux.cut
-	p.mux.mu.RUnlock()
+	p.cut = p.mux.broken()
 	if err := p.nc.PublishMsg(&nats.Msg{Subject: p.subject, Reply: p.sub.Subject, Data: body}); err != nil {
-		return nil, err
+		return err
 	}
-	quiet := time.NewTimer(max(wait, 0) + p.opts.Quiet)
-	defer quiet.Stop()
-	var got []*nats.Msg
-	for len(got) < n {
-		select {
-		case m := <-p.msgs:
-			// What is delivered has an ack's address; a status has none.
-			if m.Reply == "" {
-				return got, pullStatus(m)
-			}
-			got = append(got, m)
-		case <-ctx.Done():
-			return append(got, p.abandon()...), ctx.Err()
-		case <-cut:
-			return append(got, p.abandon()...), nats.ErrDisconnected
-		case <-quiet.C:
-			return append(got, p.abandon()...), errSilent
-		}
-	}
-	return got, nil
+	p.open, p.left, p.expires = true, n, time.Now().Add(wait)
+	return nil
 }
 
 // abandon ends the subscription, and with it the pull, and takes in what is on

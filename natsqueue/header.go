@@ -39,6 +39,7 @@ const (
 	headerSequence = "Nats-Sequence"
 	headerTime     = "Nats-Time-Stamp"
 	headerPending  = "Nats-Num-Pending"
+	headerUpTo     = "Nats-UpTo-Sequence"
 	headerState    = "Status" // of an answer that is no message, as nats.go names it
 )
 

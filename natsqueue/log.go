@@ -35,17 +35,11 @@ type attempt struct {
 	first  time.Time // when it was first sent
 	sent   time.Time // when it was last sent
 	answer ack
-	silent int // how often nothing at all was heard of it on a connection that held
 }
 
 const (
 	firstPause = 20 * time.Millisecond
 	mostPause  = time.Second
-
-	// deafSends is how often a record may be sent, and read not to be there,
-	// before it is taken for forbidden: a publish without permission looks
-	// like one that is lost.
-	deafSends = 3
 )
 
 // Append implements worker.Log. All records of a call are under way at once;
@@ -131,9 +125,6 @@ func (g *Log) sendAll(ctx context.Context, open []*attempt, round int) {
 			continue
 		}
 		a.answer = readAck(answers[i])
-		if answers[i] == nil && !f.broken() {
-			a.silent++
-		}
 	}
 }
 
@@ -208,11 +199,7 @@ func (g *Log) compare(a *attempt, last *raw) (worker.Appended, bool) {
 	if a.answer.verdict == noRoom || a.answer.verdict == impossible {
 		return worker.Appended{Err: fmt.Errorf("append run %s: %w", run, unavailable(stream, a.answer.why))}, true
 	}
-	if err := g.forbidden(a.msg.Subject); err != nil && a.silent > 0 {
-		return worker.Appended{Err: fmt.Errorf("append run %s: %w", run, unavailable(stream, err))}, true
-	}
-	if a.silent >= deafSends {
-		err := fmt.Errorf("%w, %d times, while reads are answered: is it permitted?", errSilent, a.silent)
+	if err := g.forbidden(a.msg.Subject); err != nil && errors.Is(a.answer.why, errSilent) {
 		return worker.Appended{Err: fmt.Errorf("append run %s: %w", run, unavailable(stream, err))}, true
 	}
 	return worker.Appended{}, false

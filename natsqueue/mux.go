@@ -62,6 +62,13 @@ func (m *mux) watch() {
 	}
 }
 
+// broken is closed when the connection breaks.
+func (m *mux) broken() <-chan struct{} {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.cut
+}
+
 func (m *mux) close() error {
 	m.nc.RemoveStatusListener(m.states)
 	m.wg.Wait()
@@ -232,21 +239,4 @@ func (f *flight) taken() []*nats.Msg {
 		return f.answers
 	}
 	return append([]*nats.Msg(nil), f.answers...)
-}
-
-// broken reports whether the connection broke during the flight.
-func (f *flight) broken() bool {
-	select {
-	case <-f.cut:
-		return true
-	default:
-		return false
-	}
-}
-
-// ended reports whether the series of a flight of many came to its end.
-func (f *flight) ended() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.left == 0
 }

@@ -132,7 +132,7 @@ func Open(ctx context.Context, nc *nats.Conn, opts Options) (*Queue, error) {
 	q := &Queue{link: l}
 	q.Log = newLog(l, info.Config.Replicas)
 	q.Blobs = &Blobs{l}
-	q.Source = &Source{link: l, pullers: map[string][]*puller{}}
+	q.Source = &Source{link: l, pullers: map[string][]*puller{}, heard: map[string]time.Time{}}
 	q.Publisher = &Publisher{l}
 	q.Letters = &Letters{l}
 	q.Ledger = &Ledger{l}

@@ -17,7 +17,7 @@ import (
 
 // brisk are options that give up on silence sooner than in production.
 func brisk() Options {
-	return Options{Quiet: 500 * time.Millisecond, Patience: 5 * time.Second}
+	return Options{Quiet: 2 * time.Second, Patience: 20 * time.Second}
 }
 
 // fleet is a provisioned server and a queue on it.

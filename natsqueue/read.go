@@ -84,29 +84,51 @@ func (g *Log) Last(ctx context.Context, runs []string) ([]*statemachine.Stored, 
 	return out, errors.Join(unreadable...)
 }
 
-// lastOf reads the last message of each subject from any replica. An answer
-// that was cut short at its size is asked for again from where it ended.
+// lastOf reads the last message of each subject from any replica.
 func (l *link) lastOf(ctx context.Context, stream string, subjects []string, take func(*raw)) error {
-	from, upTo := uint64(0), uint64(0)
-	for {
-		msgs, end, err := l.series(ctx, stream, map[string]any{
-			"multi_last": subjects, "seq": from, "up_to_seq": upTo, "max_bytes": answerBytes,
-		})
+	for m, err := range l.lasts(ctx, stream, subjects) {
 		if err != nil {
 			return err
 		}
-		for _, m := range msgs {
-			take(m)
-		}
-		if end == nil || end.Get(headerPending) == "0" || len(msgs) == 0 {
-			return nil
-		}
-		from = msgs[len(msgs)-1].seq + 1
-		if upTo, err = strconv.ParseUint(end.Get("Nats-UpTo-Sequence"), 10, 64); err != nil {
-			return fmt.Errorf("end of an answer: %w", err)
+		take(m)
+	}
+	return nil
+}
+
+// lasts yields the last message of each subject, which may be patterns, from
+// any replica. An answer that was cut short at its size is asked for again
+// from where it ended.
+func (l *link) lasts(ctx context.Context, stream string, subjects []string) iter.Seq2[*raw, error] {
+	return func(yield func(*raw, error) bool) {
+		from, upTo := uint64(0), uint64(0)
+		for {
+			msgs, end, err := l.series(ctx, stream, map[string]any{
+				"multi_last": subjects, "seq": from, "up_to_seq": upTo, "max_bytes": answerBytes,
+			})
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, m := range msgs {
+				if !yield(m, nil) {
+					return
+				}
+			}
+			if len(msgs) == 0 || end.Get(headerPending) == "0" {
+				return
+			}
+			from = msgs[len(msgs)-1].seq + 1
+			if upTo, err = strconv.ParseUint(end.Get(headerUpTo), 10, 64); err != nil {
+				yield(nil, fmt.Errorf("end of an answer: %w", err))
+				return
+			}
 		}
 	}
 }
+
+// errTooMany is the broker's answer when a bulk read matches too many
+// subjects.
+var errTooMany = errors.New("too many subjects for one read")
 
 // series asks any replica for a series of messages. The end is the header of
 // the status that ended it, nil if there was nothing.
@@ -149,6 +171,8 @@ func readSeries(answers []*nats.Msg) ([]*raw, nats.Header, error) {
 			return nil, nil, errors.New("a message was removed while it was read")
 		}
 		return nil, nil, nil
+	case "413":
+		return nil, nil, final{errTooMany}
 	case "503":
 		return nil, nil, errNoResponse
 	default:

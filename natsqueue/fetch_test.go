@@ -1,0 +1,409 @@
+package natsqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pawlrun/pawl/internal/natstest"
+	"github.com/pawlrun/pawl/queue"
+	"github.com/pawlrun/pawl/worker"
+)
+
+// publish publishes one message as anybody would.
+func (f *fleet) publish(subject string, header map[string]string, body string) uint64 {
+	f.t.Helper()
+	m := &nats.Msg{Subject: subject, Data: []byte(body), Header: nats.Header{}}
+	for k, v := range header {
+		m.Header[k] = []string{v}
+	}
+	a, err := f.q.link.js.PublishMsg(f.t.Context(), m)
+	if err != nil {
+		f.t.Fatalf("publish on %s: %v", subject, err)
+	}
+	return a.Sequence
+}
+
+// fetch1 fetches the one message there is.
+func (f *fleet) fetch1(consumer string) queue.Message {
+	f.t.Helper()
+	msgs, err := f.q.Source.Fetch(f.t.Context(), consumer, 10, 10*time.Second)
+	if err != nil || len(msgs) != 1 {
+		f.t.Fatalf("fetch from %s: %d messages, %v, want one", consumer, len(msgs), err)
+	}
+	return msgs[0]
+}
+
+// none checks that a consumer has nothing.
+func (f *fleet) none(consumer string) {
+	f.t.Helper()
+	if msgs, err := f.q.Source.Fetch(f.t.Context(), consumer, 10, 0); err != nil || len(msgs) != 0 {
+		f.t.Errorf("fetch from %s: %d messages, %v, want none", consumer, len(msgs), err)
+	}
+}
+
+func TestFetchStarts(t *testing.T) {
+	t.Parallel()
+	f := one(t)
+	incarnation, err := f.q.link.incarnation(t.Context(), streamStart)
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("x", 5000)
+	tests := []struct {
+		name    string
+		machine string
+		header  map[string]string
+		run     string // "%d" is the sequence
+		version int
+		fault   string
+	}{
+		{name: "run id", machine: "sink", header: map[string]string{"Pawl-Run-Id": "r 1", "Nats-Msg-Id": "m1"}, run: "r 1"},
+		{name: "message id", machine: "sink", header: map[string]string{"Nats-Msg-Id": "m2"}, run: "m2"},
+		{name: "no id", machine: "sink", run: "sink-" + incarnation[:4] + "-%d"},
+		{name: "version", machine: "sink", header: map[string]string{"Pawl-Run-Id": "r", "Pawl-Machine-Version": "3"}, run: "r", version: 3},
+		{name: "odd id", machine: "sink", header: map[string]string{"Pawl-Run-Id": "合同.*>}"}, run: "合同.*>}"},
+		{name: "long id", machine: "sink", header: map[string]string{"Pawl-Run-Id": long}, fault: "Pawl-Run-Id is 5000 bytes long; at most 256 are allowed"},
+		{name: "long message id", machine: "sink", header: map[string]string{"Nats-Msg-Id": long}, fault: "Nats-Msg-Id is 5000 bytes long; at most 256 are allowed"},
+		{name: "empty id", machine: "sink", header: map[string]string{"Pawl-Run-Id": ""}, fault: "Pawl-Run-Id is empty"},
+		{name: "not UTF-8", machine: "sink", header: map[string]string{"Pawl-Run-Id": "\xff"}, fault: "Pawl-Run-Id is not UTF-8"},
+		{name: "no version", machine: "sink", header: map[string]string{"Pawl-Run-Id": "r", "Pawl-Machine-Version": "new"}, run: "r", fault: `Pawl-Machine-Version is "new", not a version from 1`},
+		{name: "no machine name", machine: "Sink!", header: map[string]string{"Pawl-Run-Id": "r"}, run: "r", fault: `machine name "Sink!" is not [a-z][a-z0-9_-]{0,63}`},
+	}
+	for _, tt := range tests {
+		seq := f.publish("pawl.start."+tt.machine, tt.header, `{"a":1}`)
+		m := f.fetch1(ConsumerStart)
+		run := strings.ReplaceAll(tt.run, "%d", fmt.Sprint(seq))
+		if m.Kind != queue.Start || m.Machine != tt.machine || m.Run != run || m.Seq != seq || m.Delivered != 1 ||
+			string(m.Body) != `{"a":1}` || m.Subject != "pawl.start."+tt.machine || time.Since(m.Time).Abs() > time.Minute {
+			t.Errorf("%s: %+v, want run %q", tt.name, m, run)
+		}
+		if tt.fault == "" && (m.Fault != nil || m.Version != tt.version) || tt.fault != "" && (m.Fault == nil || m.Fault.Error() != tt.fault) {
+			t.Errorf("%s: version %d, fault %v, want %d, %q", tt.name, m.Version, m.Fault, tt.version, tt.fault)
+		}
+		for k, v := range tt.header {
+			if m.Headers[k] != v {
+				t.Errorf("%s: header %s = %q, want %q", tt.name, k, m.Headers[k], v)
+			}
+		}
+		if err := m.Ack(); err != nil {
+			t.Errorf("ack: %v", err)
+		}
+	}
+}
+
+func TestFetchSignals(t *testing.T) {
+	t.Parallel()
+	f := one(t)
+	incarnation, err := f.q.link.incarnation(t.Context(), streamSignal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("é", 128) // its token is a hash
+	tests := []struct {
+		name, token string
+		header      map[string]string
+		run, id     string
+		fault       string
+	}{
+		{name: "plain", token: "r1", header: map[string]string{"Pawl-Signal-Id": "s", "Nats-Msg-Id": "m"}, run: "r1", id: "s"},
+		{name: "message id", token: "r1", header: map[string]string{"Nats-Msg-Id": "m1"}, run: "r1", id: "m1"},
+		{name: "no id", token: "r1", run: "r1", id: "sig-" + incarnation[:4] + "-%d"},
+		{name: "escaped", token: queue.Token("a.b"), run: "a.b", id: "sig-" + incarnation[:4] + "-%d"},
+		{name: "by header", token: "_", header: map[string]string{"Pawl-Run-Id": "a b\t合同", "Pawl-Signal-Id": "s"}, run: "a b\t合同", id: "s"},
+		{name: "hashed", token: queue.Token(long), header: map[string]string{"Pawl-Run-Id": long, "Pawl-Signal-Id": "s"}, run: long, id: "s"},
+		{name: "hashed, another's", token: queue.Token(long), header: map[string]string{"Pawl-Run-Id": "r", "Pawl-Signal-Id": "s"}, id: "s", fault: "Pawl-Run-Id is not the run of token"},
+		{name: "nobody", token: "_", header: map[string]string{"Pawl-Signal-Id": "s"}, id: "s", fault: `token "_" names no run, and Pawl-Run-Id is missing`},
+		{name: "long id", token: "r1", header: map[string]string{"Pawl-Signal-Id": strings.Repeat("s", 300)}, run: "r1", fault: "Pawl-Signal-Id is 300 bytes long; at most 256 are allowed"},
+		{name: "long run", token: "_", header: map[string]string{"Pawl-Run-Id": strings.Repeat("s", 300), "Pawl-Signal-Id": "s"}, id: "s", fault: "Pawl-Run-Id is 300 bytes long; at most 256 are allowed"},
+	}
+	for _, tt := range tests {
+		seq := f.publish("pawl.signal."+tt.token+".decision", tt.header, `true`)
+		m := f.fetch1(ConsumerSignal)
+		id := strings.ReplaceAll(tt.id, "%d", fmt.Sprint(seq))
+		if m.Kind != queue.Signal || m.Name != "decision" || m.Run != tt.run && tt.fault == "" || m.ID != id || string(m.Body) != `true` {
+			t.Errorf("%s: %+v, want run %q and id %q", tt.name, m, tt.run, id)
+		}
+		if tt.fault == "" && m.Fault != nil || tt.fault != "" && (m.Fault == nil || !strings.Contains(m.Fault.Error(), tt.fault)) {
+			t.Errorf("%s: fault %v, want %q", tt.name, m.Fault, tt.fault)
+		}
+		if err := m.Ack(); err != nil {
+			t.Errorf("ack: %v", err)
+		}
+	}
+}
+
+func TestFetchEvents(t *testing.T) {
+	t.Parallel()
+	f := one(t)
+	f.publish(f.q.link.subj.event("a.b"), map[string]string{"Pawl-Event-Id": "e1", "Pawl-Event-Name": "child"}, `{}`)
+	m := f.fetch1(ConsumerEvent)
+	if m.Kind != queue.Event || m.Run != "a.b" || m.ID != "e1" || m.Name != "child" || m.Fault != nil {
+		t.Errorf("event = %+v", m)
+	}
+	f.publish(f.q.link.subj.event("r"), nil, `{}`)
+	if msgs, err := f.q.Source.Fetch(t.Context(), ConsumerEvent, 1, 5*time.Second); err != nil || len(msgs) != 1 || msgs[0].Fault == nil {
+		t.Errorf("an event without an id: %+v, %v", msgs, err)
+	}
+}
+
+// TestFetchForgeries publishes wake-ups whose body and subject disagree.
+func TestFetchForgeries(t *testing.T) {
+	t.Parallel()
+	f := one(t)
+	s := f.q.link.subj
+	for subject, body := range map[string]string{
+		s.effect("noop", "r1", "E"):      `{"run":"r2","effect":"E","type":"noop","asked":1}`,
+		s.effect("noop", "r1", "F"):      `{"run":"r1","effect":"E","type":"noop","asked":1}`,
+		s.effect("noop", "r1", "G"):      `{"run":"r1","effect":"G","type":"http.post","asked":1}`,
+		s.effect("noop", "r1", "H"):      `nonsense`,
+		s.effect("noop", "r1", "I"):      ``,
+		"pawl.due.later.X":               `no line`,
+		"pawl.due.later.Y":               "no JSON\nbody",
+		s.due("r1", "E", 1):              `{"run":"r1","effect":"E","try":2,"asked":1}`,
+		"pawl.due.0." + "r1" + ".E.x.y":  `{}`,
+		s.due("r1", "F", 1) + "":         `[]`,
+		"pawl.due.what.is.this.supposed": `{}`,
+	} {
+		f.publish(subject, nil, body)
+		consumer := ConsumerDue
+		if strings.HasPrefix(subject, "pawl.effect") {
+			consumer = EffectConsumer("noop")
+		}
+		m := f.fetch1(consumer)
+		if m.Fault == nil || m.Subject != subject || strings.Contains(m.Fault.Error(), "\n") {
+			t.Errorf("%s with %s: fault %v", subject, body, m.Fault)
+		}
+		if err := m.Ack(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestFetchReturnsWithTheFirst(t *testing.T) {
+	t.Parallel()
+	replicas(t, func(t *testing.T, f *fleet) {
+		f.none(ConsumerStart)
+		const wait = time.Minute
+		got := make(chan queue.Message, 1)
+		go func() {
+			msgs, err := f.q.Source.Fetch(t.Context(), ConsumerStart, 100, wait)
+			if err != nil || len(msgs) != 1 {
+				t.Errorf("fetch: %d messages, %v", len(msgs), err)
+			}
+			for _, m := range msgs {
+				got <- m
+			}
+			close(got)
+		}()
+		f.publish("pawl.start.sink", map[string]string{"Pawl-Run-Id": "r"}, `{}`)
+		m, ok := <-got // long before the wait is over, or the test runs out of time
+		if !ok || m.Run != "r" {
+			t.Fatalf("fetched %+v", m)
+		}
+		if err := m.Ack(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestFetchTakesWhatThereIs(t *testing.T) {
+	t.Parallel()
+	f := one(t)
+	const n = 250
+	for i := range n {
+		f.publish("pawl.start.sink", map[string]string{"Pawl-Run-Id": fmt.Sprint(i)}, strings.Repeat(" ", 1000)+`{}`)
+	}
+	seen := map[string]bool{}
+	for _, want := range []int{100, 100, 50, 0} {
+		msgs, err := f.q.Source.Fetch(t.Context(), ConsumerStart, 100, 20*time.Millisecond)
+		if err != nil || len(msgs) != want {
+			t.Fatalf("fetch: %d messages, %v, want %d", len(msgs), err, want)
+		}
+		for _, m := range msgs {
+			seen[m.Run] = true
+			if err := m.Ack(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if len(seen) != n {
+		t.Errorf("%d different messages, want %d", len(seen), n)
+	}
+}
+
+// TestFetchByManyLanes lets lanes share a queue: nothing is lost or doubled,
+// though the broker turns pulls away while others wait.
+func TestFetchByManyLanes(t *testing.T) {
+	t.Parallel()
+	f := one(t)
+	const n, lanes = 2000, 8
+	var mu sync.Mutex
+	seen := map[string]int{}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var wg sync.WaitGroup
+	for range lanes {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				msgs, err := f.q.Source.Fetch(ctx, ConsumerStart, 50, time.Second)
+				if err != nil && ctx.Err() == nil {
+					t.Errorf("fetch: %v", err)
+				}
+				mu.Lock()
+				for _, m := range msgs {
+					seen[m.Run]++
+					if err := m.Ack(); err != nil {
+						t.Error(err)
+					}
+				}
+				if len(seen) == n {
+					cancel()
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for i := range n {
+		m := &nats.Msg{Subject: "pawl.start.sink", Header: nats.Header{"Pawl-Run-Id": {fmt.Sprint(i)}}}
+		if _, err := f.q.link.js.PublishMsgAsync(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wg.Wait()
+	for run, times := range seen {
+		if times != 1 {
+			t.Errorf("run %s was delivered %d times", run, times)
+		}
+	}
+}
+
+// TestFetchGivenUp returns what is on its way when ctx ends: nothing lies about
+// until its AckWait is over.
+func TestFetchGivenUp(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, natstest.One(t).Conn(), Topology{AckWait: time.Hour}, brisk())
+	for range 20 {
+		ctx, cancel := context.WithCancel(t.Context())
+		got := make(chan []queue.Message, 1)
+		go func() {
+			msgs, err := f.q.Source.Fetch(ctx, ConsumerStart, 10, time.Minute)
+			if len(msgs) == 0 && !errors.Is(err, context.Canceled) {
+				t.Errorf("fetch given up: %v", err)
+			}
+			got <- msgs
+		}()
+		f.publish("pawl.start.sink", map[string]string{"Pawl-Run-Id": "r"}, `{}`)
+		cancel()
+		msgs := <-got
+		if len(msgs) == 0 { // then it is still there
+			msgs = []queue.Message{f.fetch1(ConsumerStart)}
+		}
+		if err := msgs[0].Ack(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestDeliveryIsAnswered(t *testing.T) {
+	t.Parallel()
+	const ackWait = time.Second
+	f := newFleet(t, natstest.One(t).Conn(), Topology{AckWait: ackWait}, brisk())
+	f.publish("pawl.start.sink", map[string]string{"Pawl-Run-Id": "r"}, `{}`)
+	m := f.fetch1(ConsumerStart)
+	if err := m.Nak(0); err != nil {
+		t.Fatal(err)
+	}
+	if m = f.fetch1(ConsumerStart); m.Delivered != 2 {
+		t.Errorf("delivery %d after a nak, want 2", m.Delivered)
+	}
+	asked := time.Now()
+	const delay = 300 * time.Millisecond
+	if err := m.Nak(delay); err != nil {
+		t.Fatal(err)
+	}
+	if m = f.fetch1(ConsumerStart); m.Delivered != 3 || time.Since(asked) < delay {
+		t.Errorf("delivery %d after %v, want the third after %v", m.Delivered, time.Since(asked), delay)
+	}
+	// Beats hold it beyond its wait; without them it comes again.
+	for held := time.Now(); time.Since(held) < 2*ackWait; {
+		if err := m.Beat(); err != nil {
+			t.Fatal(err)
+		}
+		if msgs, err := f.q.Source.Fetch(t.Context(), ConsumerStart, 1, ackWait/4); err != nil || len(msgs) != 0 {
+			t.Fatalf("a message that is held came again: %v, %v", msgs, err)
+		}
+	}
+	if m = f.fetch1(ConsumerStart); m.Delivered != 4 {
+		t.Errorf("delivery %d after silence, want 4", m.Delivered)
+	}
+	if err := m.Ack(); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Await(t, "an empty queue", func() bool {
+		info, err := f.q.link.streamInfo(t.Context(), streamStart)
+		return err == nil && info.State.Msgs == 0
+	})
+}
+
+// TestFetchWithoutAServer returns soon, and works again with one.
+func TestFetchWithoutAServer(t *testing.T) {
+	t.Parallel()
+	n := natstest.One(t)
+	f := newFleet(t, n.Conn(), Topology{}, brisk())
+	f.none(ConsumerStart)
+	failed := make(chan error, 1)
+	go func() {
+		_, err := f.q.Source.Fetch(t.Context(), ConsumerStart, 1, time.Hour)
+		failed <- err
+	}()
+	natstest.Await(t, "the pull", func() bool {
+		c, err := f.q.link.js.Consumer(t.Context(), "PAWL_START", ConsumerStart)
+		return err == nil && c.CachedInfo().NumWaiting == 1
+	})
+	n.Stop()
+	if err := <-failed; !errors.Is(err, worker.ErrUnavailable) {
+		t.Errorf("fetch while the server went away: %v", err)
+	}
+	n.Start()
+	natstest.Await(t, "the connection", f.nc.IsConnected)
+	f.publish("pawl.start.sink", map[string]string{"Pawl-Run-Id": "r"}, `{}`)
+	if m := f.fetch1(ConsumerStart); m.Run != "r" {
+		t.Errorf("fetched %+v", m)
+	}
+}
+
+// TestFetchFromAStreamMadeAnew makes ids of the new incarnation, since the
+// sequences begin again.
+func TestFetchFromAStreamMadeAnew(t *testing.T) {
+	t.Parallel()
+	f := one(t)
+	f.publish("pawl.start.sink", nil, `{}`)
+	before := f.fetch1(ConsumerStart)
+	if err := f.q.link.js.DeleteStream(t.Context(), "PAWL_START"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.q.Source.Fetch(t.Context(), ConsumerStart, 1, 0); !errors.Is(err, ErrMissing) {
+		t.Errorf("fetch from a stream that is gone: %v", err)
+	}
+	provisioned(t, f.nc, Topology{})
+	f.publish("pawl.start.sink", nil, `{}`)
+	after := f.fetch1(ConsumerStart)
+	if before.Seq != after.Seq || before.Run == after.Run {
+		t.Errorf("sequences %d and %d made runs %s and %s", before.Seq, after.Seq, before.Run, after.Run)
+	}
+}
+
+func TestFetchFromNobody(t *testing.T) {
+	t.Parallel()
+	f := one(t)
+	if _, err := f.q.Source.Fetch(t.Context(), "starts", 1, 0); err == nil {
+		t.Error("fetch from a consumer that no fleet has gave no error")
+	}
+}

@@ -24,7 +24,8 @@ const triesHeader = "Pawl-Tries"
 // admit turns a delivery into what a lane works with. An error means that no
 // run can ever take the message: it is dead-lettered.
 func admit(m queue.Message) (*held, error) {
-	h := &held{m: m, beat: time.Now()}
+	now := time.Now()
+	h := &held{m: m, since: now, beat: now}
 	if m.Fault != nil {
 		return h, statemachine.Terminal("malformed", m.Fault)
 	}

@@ -155,7 +155,7 @@ func (l *lane) inline(s *slot, p *statemachine.Pending) bool {
 		return false
 	}
 	holder := s.holder(p.Wake) // nobody else goes on with it, so do not ask what would only wait
-	return holder != nil && time.Since(holder.m.Time) < l.w.cfg.WakeAge
+	return holder != nil && time.Since(holder.since) < l.w.cfg.WakeAge
 }
 
 // letGo hands the inline effects that are not under way here, and will not

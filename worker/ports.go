@@ -70,6 +70,10 @@ type Shadow interface {
 	// Tail returns items [from, to) of a log, or false if it does not hold
 	// all of them.
 	Tail(ctx context.Context, run, log string, from, to int) ([][]byte, bool, error)
+	// SetComplete notes that every run of a partition was written since the
+	// last loss. Completeness is the share of partitions of which that holds.
+	SetComplete(ctx context.Context, partition int) error
+	Completeness(ctx context.Context) (float64, error)
 }
 
 // Copy is a record as Redis has it.

@@ -37,6 +37,7 @@ type held struct {
 	gate  *gate               // what it counts against
 	event *statemachine.Event // what it tells the run; nil for an effect's message
 	wake  string              // it resumes inline effects with this wake; "" if none
+	since time.Time           // when this worker first received it
 	beat  time.Time           // when it was received or last prolonged
 	known bool                // start: the run has taken it, or one like it
 	spent bool                // nothing of it is left to do: a letter or a postponed copy is stored

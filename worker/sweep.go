@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/pawlrun/pawl/internal/logkey"
@@ -16,21 +17,28 @@ import (
 const sweepBatch = 200
 
 // sweeper goes through the last record of every run, partition by partition:
-// quickly once at the start, then slowly and for ever. It is the net under
-// everything that should have happened by itself.
+// slowly and for ever, and quickly while Redis does not have every run. It is
+// the net under everything that should have happened by itself.
 func (w *Worker) sweeper(ctx context.Context) {
-	pause := time.Duration(0)
 	for {
 		for _, p := range rand.Perm(queue.Partitions) {
-			if !w.health.well(ctx) || !rest(ctx, pause) {
+			if !w.health.well(ctx) || !rest(ctx, w.pace(ctx)) {
 				return
 			}
 			if err := w.sweepPartition(ctx, p); err != nil && ctx.Err() == nil {
-				w.trouble("nats", err)
+				w.log.Warn("swept only part of a partition", logkey.Partition, p, logkey.Error, err)
+				rest(ctx, time.Second)
 			}
 		}
-		pause = w.cfg.SweepEvery / queue.Partitions
 	}
+}
+
+// pace is how long to wait before the next partition.
+func (w *Worker) pace(ctx context.Context) time.Duration {
+	if c, err := w.ports.Shadow.Completeness(ctx); err == nil && c < 1 {
+		return 0
+	}
+	return w.cfg.SweepEvery / queue.Partitions
 }
 
 // rest waits; false if ctx ended.
@@ -51,15 +59,13 @@ func rest(ctx context.Context, d time.Duration) bool {
 func (w *Worker) sweepPartition(ctx context.Context, partition int) error {
 	var batch []*statemachine.Stored
 	for r, err := range w.ports.Log.Sweep(ctx, partition) {
-		if errors.Is(err, statemachine.ErrFormat) {
+		switch {
+		case errors.Is(err, statemachine.ErrFormat):
 			w.metrics.sweeps.WithLabelValues("strange").Inc()
 			continue
-		}
-		if err != nil {
+		case err != nil:
 			return err
-		}
-		// Younger records are their committer's business.
-		if r.Tomb != nil || time.Since(r.Time) < w.cfg.grace() {
+		case r.Tomb != nil:
 			continue
 		}
 		if batch = append(batch, r); len(batch) == sweepBatch {
@@ -69,7 +75,13 @@ func (w *Worker) sweepPartition(ctx context.Context, partition int) error {
 			batch = nil
 		}
 	}
-	return w.mend(ctx, batch)
+	if err := w.mend(ctx, batch); err != nil {
+		return err
+	}
+	if err := w.ports.Shadow.SetComplete(ctx, partition); err != nil {
+		w.trouble("redis", err)
+	}
+	return nil
 }
 
 // mend brings Redis up to date, publishes outboxes that were not, issues
@@ -82,6 +94,9 @@ func (w *Worker) mend(ctx context.Context, batch []*statemachine.Stored) error {
 	if err := w.mendShadow(ctx, batch); err != nil {
 		return err
 	}
+	batch = slices.DeleteFunc(batch, func(r *statemachine.Stored) bool {
+		return time.Since(r.Time) < w.cfg.grace() // its committer's business
+	})
 	if err := w.mendOutboxes(ctx, batch); err != nil {
 		return err
 	}
@@ -99,7 +114,7 @@ func (w *Worker) mendShadow(ctx context.Context, batch []*statemachine.Stored) e
 	copies, err := w.ports.Shadow.Load(ctx, runs)
 	if err != nil {
 		w.trouble("redis", err)
-		return nil
+		return err
 	}
 	var saves []Save
 	for i, r := range batch {
@@ -118,6 +133,7 @@ func (w *Worker) mendShadow(ctx context.Context, batch []*statemachine.Stored) e
 	}
 	if _, err := w.ports.Shadow.Save(ctx, saves); err != nil {
 		w.trouble("redis", err)
+		return err
 	}
 	return nil
 }

@@ -262,13 +262,27 @@ func (l *lane) append(ctx context.Context, slots []*slot) {
 			s.see(a.Last, time.Time{})
 		default:
 			l.w.metrics.appends.WithLabelValues("failed").Inc()
-			if errors.Is(a.Err, ErrTooLarge) {
-				l.log.Error("record refused as too large", logkey.Run, s.run, logkey.Error, a.Err)
-			}
-			l.w.trouble("nats", a.Err)
-			s.fold, s.history = nil, true
-			l.later(s, l.w.cfg.beat())
+			l.appendFailed(ctx, s, a.Err)
 		}
+	}
+}
+
+// appendFailed deals with a record that was not stored, or is not known to be.
+func (l *lane) appendFailed(ctx context.Context, s *slot, err error) {
+	f := s.fold
+	s.fold = nil
+	switch {
+	case errors.Is(err, ErrTooLarge) && len(f.results) > 0 && f.results[0].err == nil:
+		f.results[0].fail(statemachine.Terminal(statemachine.ClassTooLarge, err)) // the run is parked
+		s.again = true
+	case errors.Is(err, ErrTooLarge) && len(f.held) > 0:
+		l.refuse(ctx, s, f.held[0], statemachine.Terminal(statemachine.ClassTooLarge, err))
+	default:
+		if !errors.Is(err, statemachine.ErrFormat) {
+			l.w.trouble("nats", err)
+		}
+		s.history = true // unknown is unknown: it is read before anything else is done
+		l.later(s, l.w.cfg.beat())
 	}
 }
 

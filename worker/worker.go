@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
+
 	"github.com/pawlrun/pawl/internal/logkey"
 	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
@@ -81,6 +83,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.work, w.handlers = work, handlers
 
 	if err := w.register(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
 		return err
 	}
 	var lanes, duties sync.WaitGroup
@@ -141,16 +146,23 @@ func (w *Worker) stopping() bool {
 // ending reports whether Run was asked to end.
 func (w *Worker) ending() bool { return w.pull.Err() != nil }
 
-// register makes the catalogue's definitions known to the fleet. One name and
-// version stands for one definition: another one is refused.
+// register makes the catalogue's definitions known to the fleet, however long
+// the registry is away. One name and version stands for one definition:
+// another one is refused.
 func (w *Worker) register(ctx context.Context) error {
 	var errs []error
 	for _, d := range w.catalog.Definitions() {
-		hash, err := w.ports.Machines.Register(ctx, d.Name, d.Version, d.Hash)
-		switch {
-		case err != nil:
-			return fmt.Errorf("register machine %s version %d: %w", d.Name, d.Version, err)
-		case hash != d.Hash:
+		hash := ""
+		err := backoff.Retry(func() (err error) {
+			if hash, err = w.ports.Machines.Register(ctx, d.Name, d.Version, d.Hash); err != nil {
+				w.trouble("nats", fmt.Errorf("register machine %s version %d: %w", d.Name, d.Version, err))
+			}
+			return err
+		}, backoff.WithContext(w.cfg.Retry.series(), ctx))
+		if err != nil {
+			return err
+		}
+		if hash != d.Hash {
 			errs = append(errs, fmt.Errorf("machine %s version %d differs from the one the fleet runs (%s, registered %s): give it a new version", d.Name, d.Version, d.Hash, hash))
 		}
 	}

@@ -19,6 +19,7 @@ const (
 	Kind       = "kind"
 	Machine    = "machine"
 	Name       = "name"
+	Partition  = "partition"
 	Path       = "path"
 	Run        = "run_id"
 	Running    = "running"

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/pawlrun/pawl/archive"
 	"github.com/pawlrun/pawl/internal/config"
 	"github.com/pawlrun/pawl/internal/embedded"
 	"github.com/pawlrun/pawl/internal/logkey"
@@ -158,6 +159,11 @@ func (p *Process) Run(ctx context.Context) (err error) {
 	p.ready.Set("redis", nil)
 	close(p.up)
 	context.AfterFunc(ctx, func() { p.ready.Set("worker", errors.New("stopping")) })
+	if p.cfg.Retention.History > 0 {
+		duties.Go(func() {
+			archive.New(archive.Config{After: p.cfg.Retention.History, Build: Build(), Logger: p.log.With(logkey.Component, "archive")}, p.queue.Archive()).Run(ctx)
+		})
+	}
 	return w.Run(ctx)
 }
 

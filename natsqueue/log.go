@@ -47,26 +47,31 @@ const (
 // while the same bytes would still be the run's next record.
 func (g *Log) Append(ctx context.Context, appends []worker.Append) []worker.Appended {
 	out := make([]worker.Appended, len(appends))
-	open := g.attempts(appends)
+	g.settleAll(ctx, g.attempts(appends), out)
+	return out
+}
+
+// settleAll sends attempts until the outcome of each is settled.
+func (g *Log) settleAll(ctx context.Context, open []*attempt, out []worker.Appended) {
 	began, pause := time.Now(), firstPause
 	for round := 0; ; round++ {
 		g.sendAll(ctx, open, round)
 		open = g.settle(ctx, open, out)
 		if len(open) == 0 {
-			return out
+			return
 		}
 		// Outcomes that are still open were read to be not there yet.
 		if time.Since(began) > g.opts.Patience {
 			for _, a := range open {
 				out[a.at].Err = unavailable("append run "+quoted(a.record.Run), a.answer.why)
 			}
-			return out
+			return
 		}
 		if err := sleep(ctx, jitter(pause)); err != nil {
 			for _, a := range open {
 				out[a.at].Err = fmt.Errorf("append run %s: %w", quoted(a.record.Run), err)
 			}
-			return out
+			return
 		}
 		pause = min(2*pause, mostPause)
 	}

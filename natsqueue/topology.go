@@ -185,7 +185,7 @@ func (t Topology) streams() []jetstream.StreamConfig {
 
 	history := stream(streamHistory, "history.*.*")
 	history.MaxBytes = t.Limits.HistoryBytes
-	history.AllowAtomicPublish = true
+	history.AllowAtomicPublish, history.AllowMsgTTL = true, true // a tombstone expires
 	ledger := stream(streamLedger, "ledger.*")
 	ledger.MaxBytes, ledger.MaxMsgsPerSubject, ledger.AllowMsgTTL = t.Limits.LedgerBytes, 1, true
 	dlq := stream(streamDLQ, "dlq.*.*")

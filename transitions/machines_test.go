@@ -2,6 +2,7 @@ package transitions
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,22 +10,38 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/pawlrun/pawl/pawltest"
 	"github.com/pawlrun/pawl/statemachine"
 )
+
+// run drives a run with the shipped handlers to where it comes to rest.
+func run(t *testing.T, c Config, machine, input string) *pawltest.Run {
+	t.Helper()
+	return pawltest.Start(t, shipped(t, c), json.RawMessage(input), pawltest.Machine(machine, 0))
+}
+
+func shipped(t *testing.T, c Config) *statemachine.Catalog {
+	t.Helper()
+	catalog, err := Catalog(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return catalog
+}
 
 // Every sample can be run offline, to its end.
 func TestSamples(t *testing.T) {
 	t.Parallel()
-	for _, machine := range []string{"report", "invoice", "kitchensink"} {
-		t.Run(machine, func(t *testing.T) {
+	for _, d := range shipped(t, Config{}).Definitions() {
+		t.Run(d.Name, func(t *testing.T) {
 			t.Parallel()
-			input, ok := Sample(machine)
+			input, ok := Sample(d.Name)
 			if !ok {
-				t.Fatalf("there is no sample for %s", machine)
+				t.Fatalf("there is no sample for %s", d.Name)
 			}
-			r := newFleet(t, Config{FileDir: t.TempDir()}).run(machine, "run-1", string(input))
-			if r.Status != statemachine.StatusSucceeded {
-				t.Errorf("the run is %s in state %s: %+v", r.Status, r.To, r.Cause)
+			r := run(t, Config{FileDir: t.TempDir()}, d.Name, string(input))
+			if r.Status() != statemachine.StatusSucceeded {
+				t.Errorf("the run is %s in state %s: %+v", r.Status(), r.State(), r.Cause())
 			}
 		})
 	}
@@ -37,8 +54,7 @@ func TestReport(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	var out strings.Builder
-	f := newFleet(t, Config{FileDir: dir, Out: &out})
-	r := f.run("report", "run-1", `{"source":{"text":"Pumps move water. The weather was nice. Old pumps move less water than new pumps do."},"to":"customer-17@example.com","sentences":1}`)
+	r := run(t, Config{FileDir: dir, Out: &out}, "report", `{"source":{"text":"Pumps move water. The weather was nice. Old pumps move less water than new pumps do."},"to":"customer-17@example.com","sentences":1}`)
 	want := reportData{
 		To: "customer-17@example.com", Sentences: 1,
 		Document: &document{Source: "input", Words: 16},
@@ -46,52 +62,60 @@ func TestReport(t *testing.T) {
 		Receipt:  &receipt{ID: "mail-000001", To: "customer-17@example.com"},
 	}
 	var got reportData
-	if err := json.Unmarshal(r.Data, &got); err != nil {
-		t.Fatal(err)
-	}
+	r.Data(&got)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the data differs (-want +got):\n%s", diff)
 	}
-	if r.Status != statemachine.StatusSucceeded || r.To != "done" || r.Index["to"] != "customer-17@example.com" {
-		t.Errorf("the run is %s in %s, index %v", r.Status, r.To, r.Index)
+	if want := []string{"fetch", "summarise", "email", "done"}; !cmp.Equal(want, r.Path()) || r.Index()["to"] != "customer-17@example.com" {
+		t.Errorf("the path is %v, want %v; index %v", r.Path(), want, r.Index())
 	}
 	if want := "e-mail to customer-17@example.com: Summary of input\n    Old pumps move less water than new pumps do.\n"; out.String() != want {
 		t.Errorf("shown was %q, want %q", out.String(), want)
 	}
+}
 
-	r = f.run("report", "run-2", `{"source":{"file":"none.txt"},"to":"customer-17@example.com"}`)
-	if r.Status != statemachine.StatusFailed || r.Cause == nil || r.Cause.Class != "unreadable_document" || !strings.Contains(r.Cause.Message, "none.txt") {
-		t.Errorf("without a file the run is %s: %+v", r.Status, r.Cause)
+func TestReportThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	r := run(t, Config{FileDir: t.TempDir()}, "report", `{"source":{"file":"none.txt"},"to":"customer-17@example.com"}`)
+	if c := r.Cause(); r.Status() != statemachine.StatusFailed || c.Class != "unreadable_document" || !strings.Contains(c.Message, "none.txt") {
+		t.Errorf("the run is %s: %+v", r.Status(), c)
 	}
 }
 
-// Two runs about one invoice post it once and send one e-mail.
+// A document of 64 KB, the most there is, is carried through all records.
+func TestReportOfALargeDocument(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "large.txt"), []byte(strings.Repeat("Pumps move water. ", maxDocument/18)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, Config{FileDir: dir}, "report", `{"source":{"file":"large.txt"},"to":"customer-17@example.com"}`)
+	if r.Status() != statemachine.StatusSucceeded {
+		t.Errorf("the run is %s in state %s: %+v", r.Status(), r.State(), r.Cause())
+	}
+}
+
+// Two runs about one invoice post it once and send one e-mail: their keys name
+// the invoice, and the providers honour them.
 func TestInvoiceOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	f := newFleet(t, Config{FileDir: dir})
 	input, _ := Sample("invoice")
-	for _, run := range []string{"run-1", "run-2"} {
-		r := f.run("invoice", run, string(input))
+	for range 2 {
+		r := run(t, Config{FileDir: dir}, "invoice", string(input))
 		var got invoiceData
-		if err := json.Unmarshal(r.Data, &got); err != nil {
-			t.Fatal(err)
+		r.Data(&got)
+		if r.Status() != statemachine.StatusSucceeded || got.Entry != "entry-000001" || got.Receipt == nil || got.Totals.Total != 54835 {
+			t.Errorf("the run is %s: %+v", r.Status(), got)
 		}
-		if r.Status != statemachine.StatusSucceeded || got.Entry != "entry-000001" || got.Receipt == nil || got.Totals.Total != 54835 {
-			t.Errorf("%s is %s: %+v", run, r.Status, got)
+		if want := map[string]string{"invoice": "inv-4412", "customer": "customer-17"}; !cmp.Equal(want, r.Index()) {
+			t.Errorf("it is found by %v, want %v", r.Index(), want)
 		}
-		if want := map[string]string{"invoice": "inv-4412", "customer": "customer-17"}; !cmp.Equal(want, r.Index) {
-			t.Errorf("%s is found by %v, want %v", run, r.Index, want)
+		for effect, want := range map[string]string{"ledger.post": "ledger:inv-4412", "email.send": "email:inv-4412"} {
+			if calls := r.Calls(effect); len(calls) != 1 || calls[0].Key != want {
+				t.Errorf("%s was called %+v, want the key %s", effect, calls, want)
+			}
 		}
-	}
-	keys := 0
-	for _, k := range f.performed {
-		if k == "ledger:inv-4412" || k == "email:inv-4412" {
-			keys++
-		}
-	}
-	if keys != 2 {
-		t.Errorf("performed was %v, want each business key once", f.performed)
 	}
 	for _, name := range []string{ledgerFile, outboxFile} {
 		b, err := os.ReadFile(filepath.Join(dir, name))
@@ -105,9 +129,12 @@ func TestInvoiceRejected(t *testing.T) {
 	t.Parallel()
 	input, _ := Sample("invoice")
 	wrong := strings.Replace(string(input), "548.35", "584.35", 1)
-	r := newFleet(t, Config{FileDir: t.TempDir()}).run("invoice", "run-1", wrong)
-	if r.Status != statemachine.StatusFailed || r.Cause == nil || r.Cause.Class != "invoice_rejected" || !strings.Contains(r.Cause.Message, "548.35") {
-		t.Errorf("the run is %s: %+v", r.Status, r.Cause)
+	r := run(t, Config{FileDir: t.TempDir()}, "invoice", wrong)
+	if c := r.Cause(); r.Status() != statemachine.StatusFailed || c.Class != "invoice_rejected" || !strings.Contains(c.Message, "548.35") {
+		t.Errorf("the run is %s: %+v", r.Status(), c)
+	}
+	if calls := r.Calls("ledger.post"); len(calls) != 0 {
+		t.Errorf("it was posted: %+v", calls)
 	}
 }
 
@@ -116,81 +143,68 @@ func TestKitchensink(t *testing.T) {
 	tests := []struct {
 		name, input string
 		status      statemachine.Status
-		results     int
-		performed   int
+		results     []string
+		performed   int // of noop
 		cause       string
 	}{
-		{"nothing", `{"steps":[]}`, statemachine.StatusSucceeded, 0, 0, ""},
-		{"one", `{"steps":[{"do":"noop"}]}`, statemachine.StatusSucceeded, 1, 1, ""},
-		{"repeats have keys of their own", `{"steps":[{"do":"noop","repeat":3},{"do":"log"}]}`, statemachine.StatusSucceeded, 4, 4, ""},
-		{"a key is verbatim, so performed once", `{"steps":[{"do":"noop","key":"k","repeat":3},{"do":"noop","key":"k"}]}`, statemachine.StatusSucceeded, 4, 1, ""},
-		{"it fails where the script says", `{"steps":[{"do":"noop"},{"fail":"as scripted"},{"do":"noop"}]}`, statemachine.StatusFailed, 1, 1, "as scripted"},
-		{"at once", `{"steps":[{"fail":"at once"}]}`, statemachine.StatusFailed, 0, 0, "at once"},
-		{"a terminal error parks it", `{"steps":[{"do":"file.append","input":{"file":"../x"}}]}`, statemachine.StatusParked, 0, 1, "not below"},
+		{"nothing", `{"steps":[]}`, statemachine.StatusSucceeded, nil, 0, ""},
+		{"one", `{"steps":[{"do":"noop"}]}`, statemachine.StatusSucceeded, []string{"{}"}, 1, ""},
+		{"repeats have keys of their own", `{"steps":[{"do":"noop","input":1,"repeat":3},{"do":"log"}]}`, statemachine.StatusSucceeded, []string{"1", "1", "1", "{}"}, 3, ""},
+		{"a key is verbatim, so performed once", `{"steps":[{"do":"noop","input":2,"key":"k","repeat":3}]}`, statemachine.StatusSucceeded, []string{"2", "2", "2"}, 1, ""},
+		{"it fails where the script says", `{"steps":[{"do":"noop"},{"fail":"as scripted"},{"do":"noop"}]}`, statemachine.StatusFailed, []string{"{}"}, 1, "as scripted"},
+		{"at once", `{"steps":[{"fail":"at once"}]}`, statemachine.StatusFailed, nil, 0, "at once"},
+		{"a terminal error parks it", `{"steps":[{"do":"file.append","input":{"file":"../x"}}]}`, statemachine.StatusParked, nil, 0, "not below"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			f := newFleet(t, Config{FileDir: t.TempDir()})
-			r := f.run("kitchensink", "run-1", tt.input)
-			if r.Status != tt.status || r.Logs["results"].Count != tt.results || len(f.performed) != tt.performed {
-				t.Errorf("the run is %s with %d results and %d performed, want %s, %d, %d",
-					r.Status, r.Logs["results"].Count, len(f.performed), tt.status, tt.results, tt.performed)
+			r := run(t, Config{FileDir: t.TempDir()}, "kitchensink", tt.input)
+			var results []string
+			for _, v := range r.Log("results") {
+				results = append(results, string(v))
 			}
-			if tt.cause != "" && (r.Cause == nil || !strings.Contains(r.Cause.Message, tt.cause)) {
-				t.Errorf("the cause is %+v, want %q", r.Cause, tt.cause)
+			if r.Status() != tt.status || !cmp.Equal(results, tt.results) || len(r.Calls("noop")) != tt.performed {
+				t.Errorf("the run is %s with results %v and %d performed, want %s, %v, %d",
+					r.Status(), results, len(r.Calls("noop")), tt.status, tt.results, tt.performed)
+			}
+			if !strings.Contains(r.Cause().Message, tt.cause) {
+				t.Errorf("the cause is %+v, want %q", r.Cause(), tt.cause)
 			}
 		})
 	}
 }
 
-// The results are in the log, in the order of the script.
-func TestKitchensinkResults(t *testing.T) {
+// A step can ask to be performed by the fleet, where others are not.
+func TestKitchensinkQueues(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, Config{})
-	r, err := f.start("kitchensink", "run-1", `{"steps":[{"do":"noop","input":{"n":1},"repeat":2},{"do":"noop"},{"do":"noop","input":3,"place":"queued"}]}`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var results []string
-	for r.Status == statemachine.StatusRunning {
-		if r, err = f.apply("kitchensink", "run-1", r, f.perform(r.Pending[0])); err != nil {
+	d, _ := shipped(t, Config{}).Definition("kitchensink", 0)
+	for place, want := range map[string]statemachine.Place{"": statemachine.Inline, "queued": statemachine.Queued} {
+		fold := d.Begin("run-1", nil, statemachine.Env{Place: func(*statemachine.Pending) statemachine.Place { return statemachine.Inline }})
+		input := json.RawMessage(`{"steps":[{"do":"noop","place":"` + place + `"}]}`)
+		if _, err := fold.Apply(statemachine.Event{Kind: statemachine.EventStart, Body: input}); err != nil {
 			t.Fatal(err)
 		}
-		for _, item := range r.Adds["results"] {
-			results = append(results, string(item))
+		r, err := fold.Seal()
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if want := []string{`{"n":1}`, `{"n":1}`, `{}`, `3`}; !cmp.Equal(want, results) {
-		t.Errorf("the results are %v, want %v", results, want)
-	}
-	if want := []statemachine.Place{statemachine.Inline, statemachine.Inline, statemachine.Inline, statemachine.Queued}; !cmp.Equal(want, f.place) {
-		t.Errorf("the places are %v, want %v", f.place, want)
+		if got := r.Pending[0].Place; got != want {
+			t.Errorf("with place %q the effect is %s, want %s", place, got, want)
+		}
 	}
 }
 
 // The size of a record does not depend on how many steps came before.
 func TestKitchensinkStaysSmall(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, Config{})
-	r, err := f.start("kitchensink", "run-1", `{"steps":[{"do":"noop","repeat":2000}]}`)
-	if err != nil {
-		t.Fatal(err)
+	const steps = 2000
+	records := run(t, Config{}, "kitchensink", fmt.Sprintf(`{"steps":[{"do":"noop","repeat":%d}]}`, steps)).Records()
+	if len(records) != steps+1 {
+		t.Errorf("the run has %d records, want %d", len(records), steps+1)
 	}
-	first := 0
-	for r.Status == statemachine.StatusRunning {
-		if r, err = f.apply("kitchensink", "run-1", r, f.perform(r.Pending[0])); err != nil {
-			t.Fatal(err)
-		}
-		if r.Rev == 10 {
-			first = len(r.Bytes)
-		}
-		if r.Rev > 10 && len(r.Bytes) > first+50 { // longer numbers
-			t.Fatalf("record %d has %d bytes, record 10 had %d", r.Rev, len(r.Bytes), first)
-		}
-	}
-	if r.Rev != 2_001 {
-		t.Errorf("the run ended with record %d, want 2,001", r.Rev)
+	early, late := len(records[steps/2].Bytes), len(records[steps-1].Bytes)
+	if late > early+20 { // a number may have a digit more
+		t.Errorf("a late record has %d bytes, one of the middle %d", late, early)
 	}
 }
 
@@ -218,9 +232,10 @@ func TestAdmission(t *testing.T) {
 		{"kitchensink", `{"steps":[{"do":"noop","key":"` + strings.Repeat("k", 257) + `"}]}`, "more than 256 bytes"},
 		{"kitchensink", `[]`, "array"},
 	}
-	f := newFleet(t, Config{})
+	catalog := shipped(t, Config{})
 	for _, tt := range tests {
-		if _, err := f.start(tt.machine, "run-1", tt.input); err == nil || !strings.Contains(err.Error(), tt.says) {
+		err := pawltest.Refused(t, catalog, json.RawMessage(tt.input), pawltest.Machine(tt.machine, 0))
+		if err == nil || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("start of %s with %s = %v, want a refusal with %q", tt.machine, tt.input, err, tt.says)
 		}
 	}

@@ -42,8 +42,8 @@ type Flaw uint8
 // The flaws. The comments name the rule each breaks.
 const (
 	Sound             Flaw = iota
-	WakeOfHeldInline       // likewise, of an inline effect
 	WakeOfHeld             // wake of what follows is the cause, not the message held
+	WakeOfHeldInline       // likewise, of what follows an inline effect
 	WakeBySequence         // wake is an event id, not a stream message
 	InheritQueuedWake      // what follows a queued effect has that effect as wake
 	ZombieKeepsWake        // the place in the record decides the wake, not who answers

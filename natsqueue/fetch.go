@@ -167,25 +167,29 @@ func (s *Source) close() error {
 type puller struct {
 	*link
 	subject string // of pulls
+	inbox   string
 	sub     *nats.Subscription
 	msgs    chan *nats.Msg
 	spent   bool // the subscription has ended
+	pulls   int  // made so far
 
 	open    bool            // a pull was not ended by the server yet
+	reply   string          // where its status comes
 	cut     <-chan struct{} // closed when the connection it went by breaks
 	left    int             // how many messages it may still bring
 	expires time.Time       // when the server ends it
 }
 
 func newPuller(l *link, stream, consumer string) (*puller, error) {
-	// One pull is open at a time, so no more than its messages and its status
-	// can come.
-	msgs := make(chan *nats.Msg, mostFetch+1)
-	sub, err := l.nc.ChanSubscribe(l.nc.NewInbox(), msgs)
+	// One pull is open at a time, so no more can come than its messages, its
+	// status, and that of the pull before.
+	msgs := make(chan *nats.Msg, mostFetch+2)
+	inbox := l.nc.NewInbox()
+	sub, err := l.nc.ChanSubscribe(inbox+".*", msgs)
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to messages: %w", err)
 	}
-	return &puller{link: l, subject: "$JS.API.CONSUMER.MSG.NEXT." + stream + "." + consumer, sub: sub, msgs: msgs}, nil
+	return &puller{link: l, subject: "$JS.API.CONSUMER.MSG.NEXT." + stream + "." + consumer, inbox: inbox, sub: sub, msgs: msgs}, nil
 }
 
 // close ends the subscription; on a connection that is closed it has ended.
@@ -228,8 +232,12 @@ func (p *puller) pull(ctx context.Context, n int, wait time.Duration) ([]*nats.M
 	for p.left > 0 && len(got) < n {
 		select {
 		case m := <-p.msgs:
-			// What is delivered has an ack's address; a status has none.
+			// What is delivered has an ack's address; a status has none. A
+			// pull that brought all it was to bring has a status as well.
 			if m.Reply == "" {
+				if m.Subject != p.reply {
+					continue
+				}
 				p.open = false
 				return got, pullStatus(m)
 			}
@@ -263,7 +271,9 @@ func (p *puller) request(n int, wait time.Duration) error {
 	}
 	body, _ := json.Marshal(request) // numbers
 	p.cut = p.mux.broken()
-	if err := p.nc.PublishMsg(&nats.Msg{Subject: p.subject, Reply: p.sub.Subject, Data: body}); err != nil {
+	p.pulls++
+	p.reply = p.inbox + "." + strconv.Itoa(p.pulls)
+	if err := p.nc.PublishMsg(&nats.Msg{Subject: p.subject, Reply: p.reply, Data: body}); err != nil {
 		return err
 	}
 	p.open, p.left, p.expires = true, n, time.Now().Add(wait)
@@ -298,7 +308,7 @@ func pullStatus(m *nats.Msg) error {
 		return nil
 	case code == "503":
 		return errGone
-	case code == "409" && strings.Contains(text, "MaxBytes"):
+	case code == "409" && (strings.Contains(text, "MaxBytes") || strings.Contains(text, "Batch Completed")):
 		return nil
 	case code == "409" && strings.Contains(text, "Consumer Deleted"):
 		return errGone

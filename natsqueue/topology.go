@@ -181,7 +181,9 @@ func (t Topology) streams() []jetstream.StreamConfig {
 	// pending timers to make room for others: so it has no limit at all.
 	timers := queue(streamTimers, "timer.>", "due.>")
 	timers.Discard = jetstream.DiscardOld
-	timers.AllowMsgSchedules, timers.AllowRollup = true, true
+	timers.AllowMsgSchedules, timers.AllowRollup, timers.AllowAtomicPublish = true, true, true
+	effects := queue(streamEffects, "effect.*.*.*.*")
+	effects.AllowAtomicPublish = true
 
 	history := stream(streamHistory, "history.*.*")
 	history.MaxBytes = t.Limits.HistoryBytes
@@ -196,8 +198,7 @@ func (t Topology) streams() []jetstream.StreamConfig {
 	return []jetstream.StreamConfig{
 		start, signal,
 		queue(streamEvents, "event.*.*"),
-		queue(streamEffects, "effect.*.*.*.*"),
-		timers, history, ledger, dlq, blobs,
+		effects, timers, history, ledger, dlq, blobs,
 		stream(streamMachines, "machine.*.*"),
 	}
 }

@@ -130,7 +130,8 @@ func BenchmarkFloor(b *testing.B) {
 			for b.Loop() {
 				pipe := s.client.Pipeline()
 				for _, sv := range rounds[n%len(rounds)] {
-					pipe.HSet(b.Context(), s.keys.run(0, sv.Stored.Run), recordFields(sv.Stored)...)
+					pipe.HSet(b.Context(), s.keys.run(0, sv.Stored.Run), "seq", sv.Stored.Seq, "txid", sv.Stored.Txid, "rev", sv.Stored.Rev,
+						"machine", "demo", "version", 1, "state", sv.Stored.To, "status", "running", "at", formatTime(sv.Stored.At), "record", sv.Stored.Bytes)
 				}
 				n++
 				if _, err := pipe.Exec(b.Context()); err != nil {

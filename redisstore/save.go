@@ -62,13 +62,11 @@ func (s *Store) saveItem(sv *worker.Save) (item, error) {
 		keys:      []string{s.keys.run(at.partition, at.token), s.keys.index(at.partition)},
 		size:      len(r.Bytes) + 1024,
 	}
-	fields := recordFields(r)
 	logs := logsOf(r.Record)
-	it.args = make([]any, 0, 14+len(fields)+len(sv.Release)+len(sv.Claim)+4*len(logs))
-	it.args = append(it.args, 0, at.token, r.Seq, r.Txid, ownerWord(sv.Owner),
-		stateEntry(r.Record)+at.token, formatTime(r.Time), indexLines(r.Record),
-		flag(r.Status.Ended()), sv.Lease.Milliseconds(), len(fields), len(sv.Release), len(sv.Claim), len(logs))
-	it.args = append(it.args, fields...)
+	it.args = make([]any, 0, 14+len(sv.Release)+len(sv.Claim)+4*len(logs))
+	it.args = append(it.args, at.token, r.Seq, r.Txid, r.Rev, queue.Token(r.Machine), r.Version,
+		queue.Token(r.To), queue.Token(string(r.Status)), formatTime(r.At), formatTime(r.Time),
+		indexLines(r.Record), stateEntry(r.Record)+at.token, r.Bytes, more(sv, len(logs)))
 	for _, id := range sv.Release {
 		it.args = append(it.args, claimField+id)
 	}
@@ -87,24 +85,16 @@ func (s *Store) saveItem(sv *worker.Save) (item, error) {
 			it.size += len(a)
 		}
 	}
-	it.args[0] = len(it.args)
 	return it, nil
 }
 
-// recordFields are the fields and values of a record in its run's hash. The
-// record itself comes last.
-func recordFields(r *statemachine.Stored) []any {
-	f := []any{
-		"seq", r.Seq, "txid", r.Txid, "rev", r.Rev, "machine", queue.Token(r.Machine), "version", r.Version,
-		"state", queue.Token(r.To), "status", queue.Token(string(r.Status)), "at", formatTime(r.At),
+// more says what of a save follows its record; most have nothing.
+func more(sv *worker.Save, logs int) string {
+	ended := sv.Stored.Status.Ended()
+	if !ended && len(sv.Release)+len(sv.Claim)+logs == 0 {
+		return ""
 	}
-	if !r.Time.IsZero() {
-		f = append(f, "time", formatTime(r.Time))
-	}
-	if lines := indexLines(r.Record); lines != "" {
-		f = append(f, "index", lines)
-	}
-	return append(f, "record", r.Bytes)
+	return fmt.Sprintf("%s%s %d %d %d %d", ownerWord(sv.Owner), flag(ended), sv.Lease.Milliseconds(), len(sv.Release), len(sv.Claim), logs)
 }
 
 // logsOf names the logs that a record changes in Redis: those it adds to or

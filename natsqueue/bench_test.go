@@ -103,9 +103,17 @@ func benchAppend(b *testing.B, q *Queue, size, lanes int) {
 
 // BenchmarkPublish publishes outboxes of 200 effects. One operation is one.
 func BenchmarkPublish(b *testing.B) {
-	for name, change := range map[string][]func(*server.Options){"always": nil, "default": {natstest.Lazy}} {
-		b.Run("sync="+name, func(b *testing.B) {
-			q := benchQueue(b, Options{}, change...)
+	for _, bench := range []struct {
+		name   string
+		group  Group
+		change []func(*server.Options)
+	}{
+		{"sync=always/single", GroupNever, nil},
+		{"sync=always/group", GroupAlways, nil},
+		{"sync=default/single", GroupNever, []func(*server.Options){natstest.Lazy}},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			q := benchQueue(b, Options{Group: bench.group}, bench.change...)
 			items := make([]outbox.Item, 200)
 			b.ResetTimer()
 			for n := range b.N {

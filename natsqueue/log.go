@@ -16,16 +16,9 @@ import (
 )
 
 // Log is HISTORY.
-type Log struct {
-	*link
-	group bool // append as atomic batches
-}
+type Log struct{ *link }
 
 var _ worker.Log = (*Log)(nil)
-
-func newLog(l *link, replicas int) *Log {
-	return &Log{link: l, group: l.opts.Group == GroupAlways || l.opts.Group == GroupAuto && l.opts.SyncAlways && replicas == 1}
-}
 
 // attempt is one record on its way into HISTORY.
 type attempt struct {
@@ -114,7 +107,14 @@ func (g *Log) attempts(appends []worker.Append) []*attempt {
 // use batches: a second one without those that spoilt the first.
 func (g *Log) sendAll(ctx context.Context, open []*attempt, round int) {
 	if g.group && round < 2 && len(open) >= leastBatch {
-		g.sendBatches(ctx, open)
+		msgs := make([]*nats.Msg, len(open))
+		for i, a := range open {
+			a.depart(time.Now())
+			msgs[i] = a.msg
+		}
+		for i, answer := range g.sendBatches(ctx, msgs) {
+			open[i].answer = answer
+		}
 		return
 	}
 	f := g.mux.fly(len(open))

@@ -32,23 +32,56 @@ type wake struct {
 // Publish implements outbox.Publisher. All items are under way at once.
 func (p *Publisher) Publish(ctx context.Context, items []outbox.Item) []error {
 	errs := make([]error, len(items))
+	wrap := func(i int, err error) {
+		e := items[i].Entry
+		errs[i] = fmt.Errorf("publish %s %s of run %s: %w", e.Kind, quoted(e.ID), quoted(items[i].Run), err)
+	}
 	msgs := make([]*nats.Msg, 0, len(items))
 	at := make([]int, 0, len(items))
 	for i, item := range items {
 		m, err := p.message(ctx, item)
 		if err != nil {
-			errs[i] = fmt.Errorf("publish %s %s of run %s: %w", item.Entry.Kind, quoted(item.Entry.ID), quoted(item.Run), err)
+			wrap(i, err)
 			continue
 		}
 		msgs, at = append(msgs, m), append(at, i)
 	}
+	if p.group {
+		msgs, at = p.publishBatches(ctx, items, msgs, at)
+	}
 	for k, a := range p.send(ctx, msgs) {
 		if err := a.err(); err != nil {
-			item := items[at[k]]
-			errs[at[k]] = fmt.Errorf("publish %s %s of run %s: %w", item.Entry.Kind, quoted(item.Entry.ID), quoted(item.Run), err)
+			wrap(at[k], err)
 		}
 	}
 	return errs
+}
+
+// publishBatches publishes wake-ups as batches, by stream, and returns what is
+// left to be published one by one: letters, whose ids could spoil a batch, the
+// few, and batches that were not acknowledged. A wake-up may come twice.
+func (p *Publisher) publishBatches(ctx context.Context, items []outbox.Item, msgs []*nats.Msg, at []int) (left []*nats.Msg, leftAt []int) {
+	byKind := map[statemachine.EntryKind][]int{} // indexes of msgs
+	for k := range msgs {
+		kind := items[at[k]].Entry.Kind
+		byKind[kind] = append(byKind[kind], k)
+	}
+	for kind, ks := range byKind {
+		var acks []ack
+		if kind != statemachine.EntryLetter && len(ks) >= leastBatch {
+			batch := make([]*nats.Msg, len(ks))
+			for i, k := range ks {
+				batch[i] = msgs[k]
+			}
+			acks = p.sendBatches(ctx, batch)
+		}
+		for i, k := range ks {
+			if acks == nil || acks[i].verdict != stored {
+				left, leftAt = append(left, msgs[k]), append(leftAt, at[k])
+			}
+		}
+	}
+	return left, leftAt
 }
 
 // message makes the message of one entry.

@@ -136,6 +136,47 @@ func TestTimersSurviveARestart(t *testing.T) {
 	}
 }
 
+// TestPublishByBatch publishes as batches what may be, with some in it that
+// no batch takes.
+func TestPublishByBatch(t *testing.T) {
+	t.Parallel()
+	opts := brisk()
+	opts.Group = GroupAlways
+	f := newFleet(t, natstest.One(t).Conn(), Topology{}, opts)
+	letter, err := json.Marshal(statemachine.Letter{ID: "L", Run: "r"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var items []outbox.Item
+	for i := range 2500 {
+		items = append(items, effectItem(fmt.Sprint("run ", i), "E", 1), timerItem(fmt.Sprint("run ", i), "E", 1, time.Now().Add(time.Hour), 1))
+	}
+	items = append(items, outbox.Item{Run: "r", Entry: statemachine.Entry{Kind: statemachine.EntryLetter, ID: "L", Body: letter}}, effectItem("r", "", 1))
+	for i, err := range f.q.Publisher.Publish(t.Context(), items) {
+		if good := i < len(items)-1; (err == nil) != good {
+			t.Errorf("publish item %d: %v", i, err)
+		}
+	}
+	for stream, want := range map[string]uint64{streamEffects: 2500, streamTimers: 2500, streamDLQ: 1} {
+		if info, err := f.q.link.streamInfo(t.Context(), stream); err != nil || info.State.Msgs != want {
+			t.Errorf("%s has %d messages, want %d (%v)", stream, info.State.Msgs, want, err)
+		}
+	}
+	timers := timerItem("soon", "E", 1, time.Now(), 1)
+	batch := []outbox.Item{timers}
+	for i := range leastBatch {
+		batch = append(batch, timerItem("soon", "E", i+2, time.Now(), 1))
+	}
+	f.publishAll(batch...)
+	for fired := 0; fired < len(batch); {
+		msgs, err := f.q.Source.Fetch(t.Context(), ConsumerDue, 100, 10*time.Second)
+		if err != nil || len(msgs) == 0 {
+			t.Fatalf("fetch: %v after %d fired", err, fired)
+		}
+		fired += len(msgs)
+	}
+}
+
 func TestPublishRefusesWhatNoQueueTakes(t *testing.T) {
 	t.Parallel()
 	f := one(t)

@@ -22,7 +22,8 @@ type Options struct {
 	// Patience is how long what the broker does not take is sent again before
 	// it is ErrUnavailable. Default 10 s.
 	Patience time.Duration
-	// Group says when records of many runs go to HISTORY as one atomic batch.
+	// Group says when records of many runs, and messages of many outboxes, go
+	// to their stream as one atomic batch.
 	Group Group
 	// SyncAlways tells that the server syncs every write, which a client
 	// cannot see: it decides GroupAuto.
@@ -36,10 +37,10 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Group says when records are appended in atomic batches.
+// Group says when messages are stored in atomic batches.
 type Group int
 
-// The ways to append the records of many runs. A batch costs the server one
+// The ways to store many messages. A batch costs the server one
 // sync for all of them; it is worth it where every write is synced and there
 // is one replica. Three replicas share their syncs anyway.
 const (
@@ -102,6 +103,8 @@ type link struct {
 	subj subjects
 	opts Options
 
+	group bool // send as atomic batches where that is possible
+
 	mu           sync.Mutex
 	incarnations map[string]string // by stream
 }
@@ -130,7 +133,8 @@ func Open(ctx context.Context, nc *nats.Conn, opts Options) (*Queue, error) {
 		return nil, errors.Join(err, m.close())
 	}
 	q := &Queue{link: l}
-	q.Log = newLog(l, info.Config.Replicas)
+	l.group = opts.Group == GroupAlways || opts.Group == GroupAuto && opts.SyncAlways && info.Config.Replicas == 1
+	q.Log = &Log{l}
 	q.Blobs = &Blobs{l}
 	q.Source = &Source{link: l, pullers: map[string][]*puller{}, heard: map[string]time.Time{}}
 	q.Publisher = &Publisher{l}

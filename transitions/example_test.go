@@ -1,0 +1,30 @@
+package transitions_test
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/pawlrun/pawl/transitions"
+)
+
+// The catalogue of a fleet in which an HTTP service updates the CRM.
+func ExampleCatalog() {
+	catalog, err := transitions.Catalog(transitions.Config{
+		AllowHosts: []string{"localhost", "api.example.com"},
+		FileDir:    "files",
+		Bound:      map[string]transitions.Bound{"crm.update": {URL: "https://crm.example.com/update"}},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, d := range catalog.Definitions() {
+		fmt.Println(d.Name, d.Version)
+	}
+	fmt.Println(strings.Join(catalog.Effects(), " "))
+	// Output:
+	// invoice 1
+	// kitchensink 1
+	// report 1
+	// crm.update doc.fetch email.send file.append http.post invoice.totals ledger.post log noop text.summarise
+}

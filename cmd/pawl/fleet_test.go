@@ -46,8 +46,8 @@ func fleet(t *testing.T) string {
 		}
 	})
 	url := p.NATSURL()
-	natstest.Await(t, "the fleet's streams", func() bool {
-		return pawlRun(t, "-s", url, "run", "ls").code == 0
+	natstest.Await(t, "the fleet to carry out a run", func() bool {
+		return pawlRun(t, "-s", url, "run", "start", "kitchensink", "--id", "first", "--wait").code == 0
 	})
 	return url
 }
@@ -75,7 +75,7 @@ func TestRunsOfAFleet(t *testing.T) {
 		{"a run that is drawn", "", "run graph ks-2", 0, "    class perform current\n", ""},
 		{"a list", "", "run ls --status failed", 0, "ks-1  kitchensink@1  failed  failed  1    ", ""},
 		{"a list by a field", "", "run ls --where to=customer-17@example.com -o json", 0, `"id":"report-1"`, ""},
-		{"a list with a limit", "", "run ls --limit 1", 0, "ks-4", "1 of 4 runs; --limit 0 shows all\n"},
+		{"a list with a limit", "", "run ls --limit 1", 0, "ks-4", "1 of 5 runs; --limit 0 shows all\n"},
 	}
 	for _, s := range steps {
 		got := pawlWith(t, s.stdin, map[string]string{"PAWL_NATS_URL": url}, strings.Fields(s.args)...)

@@ -41,7 +41,7 @@ func (w *waiter) before(ctx context.Context) (err error) {
 	}
 	dlq, err := w.fleet.JetStream.Stream(ctx, strings.ToUpper(w.Prefix)+"_DLQ")
 	if err != nil {
-		return fmt.Errorf("look at the dead letters: %w", err)
+		return &cli.Error{Err: fmt.Errorf("look at the dead letters: %w", err), Hint: "if they do not exist, create the streams with: pawl provision"}
 	}
 	w.letters = dlq.CachedInfo().State.LastSeq
 	return nil

@@ -23,12 +23,12 @@ func FlawSettings() []Setting {
 		signal(asked("M6 wake of what follows = message held", WakeOfHeldInline, Wake), NeutralSignal),
 		with(asked("M7 wake names the stream message; re-driven", WakeBySequence, Wake), Budget{Redrive: 1}),
 		signal(asked("M19 only effects of the last record are resumed", ResumeLastOnly, Wake), NeutralSignal),
-		signal(mixed("N1 wake of what follows a queued effect = message held", WakeOfHeld, Wake), NeutralSignal),
+		heavy(signal(mixed("N1 wake of what follows a queued effect = message held", WakeOfHeld, Wake), NeutralSignal), 150_000),
 		mixed("N2 X acked once e is not pending, whatever has wake e", AckXEarly, Wake),
 		with(mixed("N3 asked dropped: an old copy may say not pending; 1 loss", TrustOldCopy, Wake), Budget{Loss: 1}),
 		mixed("N3a as N3, no fault but lost PubAcks", TrustOldCopy, Wake),
 		heavy(mixed("N3b a copy that does not know e: X given back", NoForcedRead, Stuck), 550_000),
-		sweep(with(asked("N3c asked of a converted effect = its question", AskedOfQuestion, Stuck), Budget{Sweep: 1})),
+		heavy(sweep(with(asked("N3c asked of a converted effect = its question", AskedOfQuestion, Stuck), Budget{Sweep: 1})), 160_000),
 		sweep(with(asked("N5 answer of a converted effect passes on the old wake; sweeper, 1 expiry", ZombieKeepsWake, Wake), Budget{Sweep: 1, Expiry: 1})),
 		with(asked("N5b as N5, letting go, no fault", ZombieKeepsWake, Wake), Budget{LetGo: 1}),
 		mixed("N6 what follows a queued effect inherits its wake", InheritQueuedWake, Wake),
@@ -54,7 +54,7 @@ func FlawSettings() []Setting {
 		with(mixed("N14 no F and G; 1 loss", NoGrace, TooLate), Budget{Loss: 1}),
 		with(mixed("N15 lane takes an older copy than it saw; 1 loss", TakeOlderCopy, Window), Budget{Loss: 1}),
 		with(mixed("N16 confirming read may be stale; 1 loss", StaleLook, TooLate), Budget{Loss: 1}),
-		with(asked("N21 letting go of another's fresh effects; 1 loss", LetGoFresh, TooLate), Budget{LetGo: 1, Loss: 1}),
+		heavy(with(asked("N21 letting go of another's fresh effects; 1 loss", LetGoFresh, TooLate), Budget{LetGo: 1, Loss: 1}), 150_000),
 		with(asked("M16 called before the record that asks is acknowledged; 1 expiry", CallBeforeRecord, Window), Budget{Expiry: 1}),
 		steps(signal(mixed("N18 compensation without closing the cancelled key", CompensateAtOnce, Cancel), CompensatingSignal), 1),
 
@@ -62,7 +62,7 @@ func FlawSettings() []Setting {
 		with(asked("R1 due message acked by an older copy", TrustOldCopy, Wake), Budget{Failure: 1}),
 		with(asked("R2 X of the second attempt has the id of the first", SameIDNextAttempt, Wake), Budget{Failure: 1, LetGo: 1}),
 		with(mixed("R3 result met in retry asks inline, wake e; 1 expiry", RetryInline, Wake), Budget{Failure: 1, Expiry: 1}),
-		with(mixed("R3b result met in retry passes on the old wake; 1 expiry", RetryKeepsWake, Wake), Budget{Failure: 1, Expiry: 1}),
+		heavy(with(mixed("R3b result met in retry passes on the old wake; 1 expiry", RetryKeepsWake, Wake), Budget{Failure: 1, Expiry: 1}), 100_001),
 		with(mixed("R4 a failure counts whatever attempt it is of; 1 expiry", CountAnyFailure, Chain), Budget{Failure: 2, Expiry: 1}),
 	}
 }

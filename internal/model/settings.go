@@ -15,6 +15,7 @@ func Settings() []Setting {
 		{Name: "P12 late append, forgotten ack, stale reads, two steps; 1 crash", Steps: 2, StaleReads: true, Budget: Budget{Late: 1, Unack: 1, Crash: 1}, Least: 145_000},
 		{Name: "P14 re-driven start, two steps; 1 crash", Steps: 2, Budget: Budget{Redrive: 1, Crash: 1}, Least: 150_000},
 		{Name: "Q0 two steps", Steps: 2, Mixed: true, Least: 720_000},
+		{Name: "Q1g one step; 1 crash", Steps: 1, Mixed: true, Budget: Budget{Crash: 1}, Least: 43_000},
 		{Name: "Q1f one step; 1 loss 1 crash 1 expiry", Steps: 1, Mixed: true, Budget: Budget{Loss: 1, Crash: 1, Expiry: 1}, Least: 970_000},
 		{Name: "Q3c neutral signal, one step", Steps: 1, Mixed: true, Signal: NeutralSignal, Fold: true, Least: 500_000},
 		{Name: "Q5c cancelling signal, one step", Steps: 1, Mixed: true, Signal: CancellingSignal, Fold: true, Least: 320_000},

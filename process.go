@@ -209,7 +209,7 @@ func (p *Process) connectNATS(ctx context.Context) (err error) {
 	}
 	p.closers = append(p.closers, closer{"nats connection", func() error { p.nc.Close(); return nil }})
 	if p.servers != nil {
-		if _, err := natsqueue.Provision(ctx, p.nc, p.topology()); err != nil {
+		if _, err := natsqueue.Provision(ctx, p.nc, Topology(p.cfg, p.catalog)); err != nil {
 			return fmt.Errorf("provision: %w", err)
 		}
 	}
@@ -232,13 +232,23 @@ func (p *Process) connectNATS(ctx context.Context) (err error) {
 	return nil
 }
 
-// topology is what the fleet needs in JetStream.
-func (p *Process) topology() natsqueue.Topology {
-	l := p.cfg.Limits
+// Topology is what a fleet with this configuration and catalogue needs in
+// JetStream.
+func Topology(cfg Config, catalog *statemachine.Catalog) natsqueue.Topology {
+	limit := func(s config.Size) int64 { // 0 is "as the disk allows" there, and the default here
+		if s == 0 {
+			return -1
+		}
+		return int64(s)
+	}
+	l := cfg.Limits
 	return natsqueue.Topology{
-		Prefix: p.cfg.Prefix, Replicas: p.cfg.NATS.Replicas, Effects: p.catalog.Effects(),
-		AckWait: p.cfg.Worker.AckWait, EffectAckWait: p.cfg.Worker.EffectAckWait,
-		Limits: natsqueue.Limits{StartBytes: int64(l.StartSize), SignalBytes: int64(l.SignalSize), HistoryBytes: int64(l.HistorySize), DLQBytes: int64(l.DLQSize), BlobBytes: int64(l.BlobsSize)},
+		Prefix: cfg.Prefix, Replicas: cfg.NATS.Replicas, Effects: catalog.Effects(),
+		AckWait: cfg.Worker.AckWait, EffectAckWait: cfg.Worker.EffectAckWait,
+		Limits: natsqueue.Limits{
+			StartBytes: limit(l.StartSize), SignalBytes: limit(l.SignalSize), HistoryBytes: limit(l.HistorySize),
+			DLQBytes: limit(l.DLQSize), BlobBytes: limit(l.BlobsSize),
+		},
 	}
 }
 

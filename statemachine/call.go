@@ -76,7 +76,7 @@ func ToolNames(names ...string) []Tool {
 // effect that is not among the tools is refused: class "unknown_effect". A nil
 // out drops the result.
 func CallOf[T any](tools []Tool, pick func(*T) (effect string, input json.RawMessage), out func(*T, json.RawMessage)) *CallAction[T] {
-	a := &action{}
+	a := &action{open: true}
 	for _, t := range tools {
 		a.effects = append(a.effects, t.Effect)
 	}
@@ -137,6 +137,7 @@ func (c *CallAction[T]) erase(*T) *action { return c.a }
 // action is a call without the type of the data.
 type action struct {
 	effects []string // that it may ask for
+	open    bool     // the effects are a set that may grow: no part of the definition's hash
 	pick    func(data any) (effect string, input json.RawMessage, err error)
 	take    func(data any, result json.RawMessage) error
 	key     func(data any) string

@@ -39,7 +39,7 @@ func (d *Definition) hash() string {
 	var b strings.Builder
 	for _, n := range d.nodes {
 		fmt.Fprintf(&b, "state %q %s %q", n.name, n.kind, n.class)
-		if n.action != nil {
+		if n.action != nil && !n.action.open {
 			fmt.Fprintf(&b, " %q", n.action.effects)
 		}
 		for _, e := range n.exits() {

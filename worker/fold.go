@@ -171,8 +171,11 @@ func (l *lane) letGo(s *slot, f *statemachine.Fold) int {
 		if p.Place != statemachine.Inline || able && !l.w.stopping() || s.running[p.ID] != nil || s.holder(p.Wake) == nil {
 			continue
 		}
-		if left := l.graceLeft(s, p); left > 0 && s.sent.IsZero() {
-			s.waiting = max(s.waiting, left) // another's fresh record
+		// What this lane's own last record asks is its own to let go; what
+		// another's asks, its committer may be about to call.
+		own := !s.sent.IsZero() && p.Rev == s.state.Rev
+		if left := l.graceLeft(s, p); left > 0 && !own {
+			s.waiting = max(s.waiting, left)
 			continue
 		}
 		o, err := f.Apply(statemachine.Event{ID: statemachine.QueueEventID(p.ID), Kind: statemachine.EventQueue, Effect: p.ID, At: time.Now().UTC()})

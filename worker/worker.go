@@ -247,9 +247,10 @@ func (w *Worker) claim(run, effect string) Claim {
 	return Claim{Run: run, Effect: effect, Owner: w.cfg.ID, Lease: w.cfg.lease()}
 }
 
-// messageOf is the text of an error, bounded, for people.
+// messageOf is the text of an error, bounded, for people. Its class is said
+// beside it, so it is not said again.
 func messageOf(err error) string {
-	s := err.Error()
+	s := strings.TrimPrefix(err.Error(), statemachine.ClassOf(err)+": ")
 	if len(s) > statemachine.MaxMessage {
 		s = strings.ToValidUTF8(s[:statemachine.MaxMessage-3], "") + "…"
 	}

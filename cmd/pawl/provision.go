@@ -61,23 +61,7 @@ func topology(cfg pawl.Config) (natsqueue.Topology, error) {
 	if err != nil {
 		return natsqueue.Topology{}, err
 	}
-	return natsqueue.Topology{
-		Replicas: cfg.NATS.Replicas, Effects: catalog.Effects(),
-		AckWait: cfg.Worker.AckWait, EffectAckWait: cfg.Worker.EffectAckWait,
-		Limits: natsqueue.Limits{
-			StartBytes: limit(cfg.Limits.StartSize), SignalBytes: limit(cfg.Limits.SignalSize), HistoryBytes: limit(cfg.Limits.HistorySize),
-			DLQBytes: limit(cfg.Limits.DLQSize), BlobBytes: limit(cfg.Limits.BlobsSize),
-		},
-	}, nil
-}
-
-// limit is a size of the configuration, where 0 is none, as the topology has
-// it, where 0 is its default.
-func limit[S ~int64](size S) int64 {
-	if size == 0 {
-		return -1
-	}
-	return int64(size)
+	return pawl.Topology(cfg, catalog), nil
 }
 
 // changeRow is a change for programs.

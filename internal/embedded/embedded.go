@@ -44,6 +44,8 @@ type Servers struct {
 	url   string
 	addr  string
 	stop  sync.Once
+	ended chan struct{} // closed by Stop
+	clock sync.WaitGroup
 }
 
 // PortError is an address that another program listens on.
@@ -79,7 +81,7 @@ func Start(ctx context.Context, o Options) (*Servers, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Servers{lock: l}
+	s := &Servers{lock: l, ended: make(chan struct{})}
 	if err := s.start(ctx, o); err != nil {
 		s.Stop()
 		return nil, err
@@ -101,12 +103,29 @@ func (s *Servers) start(ctx context.Context, o Options) error {
 
 func (s *Servers) startRedis(o Options) error {
 	m := miniredis.NewMiniRedis()
-	m.ClockTTL(true) // else a key with a TTL stays for ever
 	if err := m.StartAddr(o.RedisListen); err != nil {
 		return listening(err, o.RedisListen, "redis.listen")
 	}
 	s.redis = m
+	s.clock.Go(func() { age(m, s.ended) })
 	return nil
+}
+
+// age lets keys with a TTL run out. The stand-in would do it by itself, but by
+// going through all keys at every command; leases do not depend on it, they
+// hold their deadlines.
+func age(m *miniredis.Miniredis, ended <-chan struct{}) {
+	const every = 2 * time.Second
+	t := time.NewTicker(every)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			m.FastForward(every)
+		case <-ended:
+			return
+		}
+	}
 }
 
 func (s *Servers) startNATS(ctx context.Context, o Options) error {
@@ -191,6 +210,8 @@ func (s *Servers) RedisAddr() string { return s.addr }
 // connections of this process before. Stop may be called again.
 func (s *Servers) Stop() {
 	s.stop.Do(func() {
+		close(s.ended)
+		s.clock.Wait()
 		if s.redis != nil {
 			s.redis.Close()
 		}

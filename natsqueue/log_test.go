@@ -366,9 +366,6 @@ func TestAppendToAFullStream(t *testing.T) {
 				break
 			}
 			// It recovers as soon as there is room.
-			if err := f.q.link.js.DeleteStream(t.Context(), "PAWL_BLOBS"); err != nil {
-				t.Fatal(err)
-			}
 			if changes, err := Provision(t.Context(), f.nc, Topology{Replicas: n, Effects: []string{"noop", "http.post"}}); err != nil {
 				t.Fatalf("provision: %v (%v)", err, changes)
 			}

@@ -162,6 +162,7 @@ func (l *lane) stranger(ctx context.Context, s *slot, h *held, machine string, v
 			return
 		}
 	}
+	l.w.metrics.orphans.WithLabelValues(machine, strconv.Itoa(version)).Inc() // registered names only: bounded
 	l.postpone(ctx, s, h)
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"strconv"
 	"time"
 
 	"github.com/pawlrun/pawl/internal/logkey"
@@ -440,7 +439,6 @@ func (l *lane) definition(ctx context.Context, s *slot) *statemachine.Definition
 	if ok && s.strange == nil && (hash == "" || hash == def.Hash) {
 		return def
 	}
-	l.w.metrics.orphans.WithLabelValues(name, strconv.Itoa(version)).Inc()
 	for _, h := range s.held {
 		if !h.spent {
 			l.stranger(ctx, s, h, name, version)

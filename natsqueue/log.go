@@ -106,30 +106,20 @@ func (g *Log) attempts(appends []worker.Append) []*attempt {
 // sendAll sends what is open and notes the answers. The first two rounds may
 // use batches: a second one without those that spoilt the first.
 func (g *Log) sendAll(ctx context.Context, open []*attempt, round int) {
-	if g.group && round < 2 && len(open) >= leastBatch {
-		msgs := make([]*nats.Msg, len(open))
-		for i, a := range open {
-			a.depart(time.Now())
-			msgs[i] = a.msg
-		}
-		for i, answer := range g.sendBatches(ctx, msgs) {
-			open[i].answer = answer
-		}
-		return
-	}
-	f := g.mux.fly(len(open))
+	msgs := make([]*nats.Msg, len(open))
+	now := time.Now()
 	for i, a := range open {
-		a.depart(time.Now())
-		if err := f.send(i, a.msg); err != nil {
-			a.answer = sendError(err)
-		}
+		a.depart(now)
+		msgs[i] = a.msg
 	}
-	answers, _ := f.land(ctx, g.opts.Quiet)
-	for i, a := range open {
-		if a.answer.why != nil { // not sent
-			continue
-		}
-		a.answer = readAck(answers[i])
+	var answers []ack
+	if g.group && round < 2 {
+		answers = g.history.send(ctx, g.link, msgs)
+	} else {
+		answers = g.sendEach(ctx, msgs)
+	}
+	for i, answer := range answers {
+		open[i].answer = answer
 	}
 }
 

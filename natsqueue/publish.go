@@ -58,22 +58,23 @@ func (p *Publisher) Publish(ctx context.Context, items []outbox.Item) []error {
 }
 
 // publishBatches publishes wake-ups as batches, by stream, and returns what is
-// left to be published one by one: letters, whose ids could spoil a batch, the
-// few, and batches that were not acknowledged. A wake-up may come twice.
+// left to be published one by one: letters, whose ids could spoil a batch, and
+// what was not acknowledged. A wake-up may come twice.
 func (p *Publisher) publishBatches(ctx context.Context, items []outbox.Item, msgs []*nats.Msg, at []int) (left []*nats.Msg, leftAt []int) {
 	byKind := map[statemachine.EntryKind][]int{} // indexes of msgs
 	for k := range msgs {
 		kind := items[at[k]].Entry.Kind
 		byKind[kind] = append(byKind[kind], k)
 	}
+	combiners := map[statemachine.EntryKind]*combiner{statemachine.EntryEffect: &p.effects, statemachine.EntryTimer: &p.timers}
 	for kind, ks := range byKind {
 		var acks []ack
-		if kind != statemachine.EntryLetter && len(ks) >= leastBatch {
+		if c := combiners[kind]; c != nil {
 			batch := make([]*nats.Msg, len(ks))
 			for i, k := range ks {
 				batch[i] = msgs[k]
 			}
-			acks = p.sendBatches(ctx, batch)
+			acks = c.send(ctx, p.link, batch)
 		}
 		for i, k := range ks {
 			if acks == nil || acks[i].verdict != stored {
@@ -165,20 +166,15 @@ func (l *link) send(ctx context.Context, msgs []*nats.Msg) []ack {
 	}
 	began, pause := time.Now(), firstPause
 	for len(open) > 0 {
-		f := l.mux.fly(len(open))
+		part := make([]*nats.Msg, len(open))
 		for k, i := range open {
-			out[i] = ack{}
-			if err := f.send(k, msgs[i]); err != nil {
-				out[i] = sendError(err)
-			}
+			part[k] = msgs[i]
 		}
-		answers, err := f.land(ctx, l.opts.Quiet)
+		answers := l.sendEach(ctx, part)
+		err := ctx.Err()
 		again := open[:0]
 		for k, i := range open {
-			if out[i].why == nil {
-				out[i] = readAck(answers[k])
-			}
-			if out[i].verdict != unsure {
+			if out[i] = answers[k]; out[i].verdict != unsure {
 				continue
 			}
 			if denied := l.forbidden(msgs[i].Subject); denied != nil {
@@ -201,6 +197,24 @@ func (l *link) send(ctx context.Context, msgs []*nats.Msg) []ack {
 			return out
 		}
 		pause = min(2*pause, mostPause)
+	}
+	return out
+}
+
+// sendEach sends messages once, all at once, and returns the answers.
+func (l *link) sendEach(ctx context.Context, msgs []*nats.Msg) []ack {
+	out := make([]ack, len(msgs))
+	f := l.mux.fly(len(msgs))
+	for i, m := range msgs {
+		if err := f.send(i, m); err != nil {
+			out[i] = sendError(err)
+		}
+	}
+	answers, _ := f.land(ctx, l.opts.Quiet)
+	for i, a := range answers {
+		if out[i].why == nil { // it was sent
+			out[i] = readAck(a)
+		}
 	}
 	return out
 }

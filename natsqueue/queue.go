@@ -103,7 +103,8 @@ type link struct {
 	subj subjects
 	opts Options
 
-	group bool // send as atomic batches where that is possible
+	group                    bool // send as atomic batches where that is possible
+	history, effects, timers combiner
 
 	mu           sync.Mutex
 	incarnations map[string]string // by stream

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/url"
 	"os"
 	"runtime/debug"
@@ -79,7 +80,7 @@ func Open(ctx context.Context, cfg Config, catalog *statemachine.Catalog, opts .
 		return nil, err
 	}
 	p := &Process{cfg: cfg, catalog: catalog, log: o.logger, registry: prometheus.NewRegistry(), ready: ops.NewReady(), up: make(chan struct{})}
-	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), p.ready.Metric())
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.Close())
@@ -99,7 +100,7 @@ func Open(ctx context.Context, cfg Config, catalog *statemachine.Catalog, opts .
 		p.closers = append(p.closers, closer{"embedded servers", func() error { p.servers.Stop(); return nil }})
 	}
 	if cfg.HTTP.Addr != "" {
-		p.ops, err = ops.Listen(ops.Options{Addr: cfg.HTTP.Addr, Pprof: cfg.HTTP.Pprof, Ready: p.ready, Gatherer: p.registry, Logger: p.log})
+		p.ops, err = ops.Listen(ops.Options{Addr: cfg.HTTP.Addr, AnyPort: onLoopback(cfg.HTTP.Addr), Pprof: cfg.HTTP.Pprof, Ready: p.ready, Gatherer: p.registry, Logger: p.log})
 		if err != nil {
 			return nil, err
 		}
@@ -299,6 +300,14 @@ func (p *Process) Close() error {
 		p.ops = nil
 	}
 	return errors.Join(errs...)
+}
+
+// onLoopback reports whether an address is for this machine only. There a
+// second worker may take any port; where others look for it, it may not.
+func onLoopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
 // redacted is a list of URLs without their passwords.

@@ -153,9 +153,8 @@ func dict[V any](a *appender, name string, m map[string]V, write func(*appender,
 	a.b = append(a.b, '}')
 }
 
-func writeString(a *appender, s *string)       { a.str(*s) }
-func writeInt(a *appender, n *int)             { a.b = strconv.AppendInt(a.b, int64(*n), 10) }
-func writeRaw(a *appender, v *json.RawMessage) { a.value(*v) }
+func writeString(a *appender, s *string) { a.str(*s) }
+func writeInt(a *appender, n *int)       { a.b = strconv.AppendInt(a.b, int64(*n), 10) }
 
 func writeRaws(a *appender, items *[]json.RawMessage) {
 	a.b = append(a.b, '[')

@@ -6,8 +6,9 @@ import (
 	"strconv"
 )
 
-// Ids of events and wakes. Events and effects are two name spaces: an
-// effect's wake begins with "effect:", no event id does.
+// StartEventID is the id of a run's start, and the wake of what it asks.
+// Events and effects are two name spaces: an effect's wake begins with
+// "effect:", no event id does.
 const StartEventID = "start"
 
 // ResultEventID is the id of the result of an effect.

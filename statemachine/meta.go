@@ -7,7 +7,6 @@ import "time"
 type Meta struct {
 	run   string
 	now   time.Time
-	state string
 	visit int
 	cause *Cause
 }

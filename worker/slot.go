@@ -26,7 +26,6 @@ type slot struct {
 	sealed  *sealing      // chunk stored and not yet part of a record
 	fold    *folded       // this round's record
 	again   bool          // another round is needed
-	tries   int           // rounds lost or failed in a row
 	due     time.Time     // when to look again, if nothing else wakes the run
 	waiting time.Duration // how long others want to be left alone
 }
@@ -48,7 +47,6 @@ type call struct {
 	pending statemachine.Pending
 	seq     uint64    // of the record it was started on
 	over    time.Time // its deadline; no beats after it
-	stop    func()
 }
 
 // result is what a handler came back with.

@@ -36,7 +36,6 @@ type Worker struct {
 	inlineRunning atomic.Int64
 	stop          chan struct{}   // closed when a stop begins
 	gone          chan struct{}   // closed when the lanes are
-	pull          context.Context // ends when a stop begins
 	work          context.Context // ends when what is in hand is given up
 	handlers      context.Context // ends when handlers are cancelled
 }
@@ -74,7 +73,6 @@ func New(cfg Config, catalog *statemachine.Catalog, ports Ports, incarnation str
 // back at once. It returns nil on an orderly end, and only after everything
 // it started has, but for handlers that ignore their context.
 func (w *Worker) Run(ctx context.Context) error {
-	w.pull = ctx
 	base := context.WithoutCancel(ctx)
 	work, giveUp := context.WithCancel(base)
 	handlers, interrupt := context.WithCancelCause(base)
@@ -142,9 +140,6 @@ func (w *Worker) stopping() bool {
 		return false
 	}
 }
-
-// ending reports whether Run was asked to end.
-func (w *Worker) ending() bool { return w.pull.Err() != nil }
 
 // register makes the catalogue's definitions known to the fleet, however long
 // the registry is away. One name and version stands for one definition:

@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nuid"
 )
 
 const (
@@ -65,7 +64,7 @@ func split(msgs []*nats.Msg) [][]*nats.Msg {
 // sendBatch sends one batch as the i-th request of a flight. Only the last
 // message asks for an answer: the server counts, and says if one is missing.
 func (l *link) sendBatch(f *flight, i int, part []*nats.Msg) error {
-	id := nuid.Next()
+	id := newID()
 	for k, m := range part {
 		m = &nats.Msg{Subject: m.Subject, Data: m.Data, Header: withBatch(m.Header, id, k+1)}
 		if k == len(part)-1 {

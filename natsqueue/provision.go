@@ -91,7 +91,7 @@ func (p *provisioner) stream(ctx context.Context, want jetstream.StreamConfig) e
 		if p.dry {
 			return nil
 		}
-		want.Metadata = map[string]string{metaIncarnation: newIncarnation()}
+		want.Metadata = map[string]string{metaIncarnation: newID()}
 		_, err = p.js.CreateStream(ctx, want)
 		// Another process was faster; its stream may even differ, which the
 		// next call will tell.
@@ -250,8 +250,8 @@ func consumerFields(c *jetstream.ConsumerConfig) []field {
 	}
 }
 
-// newIncarnation is a random id that is legal in run ids and easy to read out.
-func newIncarnation() string {
+// newID is a random id that is legal in run ids and easy to read out.
+func newID() string {
 	var b [10]byte
 	rand.Read(b[:]) // never fails
 	return strings.ToLower(base32.StdEncoding.EncodeToString(b[:]))

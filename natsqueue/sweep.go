@@ -9,7 +9,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 
 	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
@@ -54,7 +53,7 @@ func (g *Log) Sweep(ctx context.Context, partition int) iter.Seq2[*statemachine.
 // sweepMany sweeps by a consumer of its own.
 func (g *Log) sweepMany(ctx context.Context, partition int, yield func(*statemachine.Stored, error) bool) {
 	fail := func(err error) { yield(nil, fmt.Errorf("sweep partition %d: %w", partition, err)) }
-	stream, name := g.subj.stream(streamHistory), "sweep-"+nuid.Next()
+	stream, name := g.subj.stream(streamHistory), "sweep-"+newID()
 	left, err := g.sweeper(ctx, stream, name, partition)
 	if err != nil {
 		fail(err)

@@ -12,9 +12,6 @@ import (
 // items reads the first to items of a log: sealed chunks backwards from the
 // head, then the tail.
 func (w *Worker) items(ctx context.Context, run, log string, ref statemachine.LogRef, to int) ([]json.RawMessage, error) {
-	if to > ref.Count {
-		return nil, fmt.Errorf("log %s has %d items, %d are asked", log, ref.Count, to)
-	}
 	all := make([]json.RawMessage, ref.Count)
 	for hash, upto := ref.Head, ref.Sealed; hash != ""; {
 		b, err := w.ports.Blobs.Get(ctx, run, hash)

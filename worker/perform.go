@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -212,10 +211,12 @@ func (w *Worker) resolve(ctx context.Context, run string, logs map[string]statem
 		}
 		input = b
 	}
-	if !bytes.Contains(input, []byte(`"$log"`)) {
-		return input, nil
-	}
-	return resolveLogs(input, func(log string, to int) ([]json.RawMessage, error) {
-		return w.items(ctx, run, log, logs[log], to)
+	return statemachine.ResolveLogs(input, func(log string, to int) ([]json.RawMessage, bool, error) {
+		ref, ok := logs[log]
+		if !ok || to > ref.Count {
+			return nil, false, nil
+		}
+		all, err := w.items(ctx, run, log, ref, to)
+		return all, true, err
 	})
 }

@@ -31,6 +31,7 @@ type Message struct {
 	Headers   map[string]string
 	Seq       uint64    // its stream sequence
 	Time      time.Time // the broker's
+	Tries     int       // how often it was postponed before; set by the fleet only
 	Delivered int       // which delivery this is, from 1; an estimate
 	Fault     error     // set if the message cannot be understood; it is dead-lettered
 	Delivery            // how to answer it

@@ -14,6 +14,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
@@ -57,6 +58,10 @@ type Process struct {
 	store    *redisstore.Store
 	closers  []closer      // in the order they were opened
 	up       chan struct{} // closed when the worker begins to work
+	fail     func(error)   // ends Run
+
+	id          string // of the worker
+	incarnation string // of HISTORY
 }
 
 // closer is one step of the teardown.
@@ -138,6 +143,10 @@ func (p *Process) Up() <-chan struct{} { return p.up }
 // Run works until ctx ends, then stops in stages and closes the process.
 func (p *Process) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, p.Close()) }()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // whatever ends first ends everything
+	var fatal atomic.Pointer[error]
+	p.fail = func(err error) { fatal.Store(&err); cancel() }
 	serving, endServing := context.WithCancel(context.WithoutCancel(ctx))
 	var duties sync.WaitGroup
 	defer duties.Wait()
@@ -156,16 +165,40 @@ func (p *Process) Run(ctx context.Context) (err error) {
 		}
 		return err
 	}
-	p.ready.Set("nats", nil)
-	p.ready.Set("redis", nil)
-	close(p.up)
+	p.ready.Set("worker", errors.New("starting"))
 	context.AfterFunc(ctx, func() { p.ready.Set("worker", errors.New("stopping")) })
 	if p.cfg.Retention.History > 0 {
-		duties.Go(func() {
-			archive.New(archive.Config{After: p.cfg.Retention.History, Build: Build(), Logger: p.log.With(logkey.Component, "archive")}, p.queue.Archive()).Run(ctx)
-		})
+		a := archive.New(archive.Config{After: p.cfg.Retention.History, Build: Build(), By: p.id, Logger: p.log.With(logkey.Component, "archive")}, p.queue.Archive())
+		duties.Go(func() { a.Run(ctx) })
 	}
-	return w.Run(ctx)
+	if before := p.store.Before(); before != "" && before != p.incarnation {
+		duties.Go(func() { p.clear(ctx, before) })
+	}
+	err = w.Run(ctx)
+	cancel() // the duties, too
+	if cause := fatal.Load(); err == nil && cause != nil {
+		err = *cause
+	}
+	return err
+}
+
+// clear removes what Redis holds of streams that are gone.
+func (p *Process) clear(ctx context.Context, incarnation string) {
+	n, err := p.store.Clear(ctx, incarnation)
+	if err != nil && ctx.Err() == nil {
+		p.log.Warn("could not remove the copies of streams that are gone", logkey.Error, err)
+	}
+	if n > 0 {
+		p.log.Info("removed the copies of streams that are gone", logkey.Count, n)
+	}
+}
+
+// begun makes the process ready: its worker begins to work.
+func (p *Process) begun() {
+	for _, name := range []string{"nats", "redis", "worker"} {
+		p.ready.Set(name, nil)
+	}
+	close(p.up)
 }
 
 // connect reaches NATS and Redis, however long that takes, and makes the
@@ -174,34 +207,34 @@ func (p *Process) connect(ctx context.Context) (*worker.Worker, error) {
 	if err := p.connectNATS(ctx); err != nil {
 		return nil, err
 	}
-	incarnation, err := p.queue.Incarnation(ctx)
-	if err != nil {
+	var err error
+	if p.incarnation, err = p.queue.Incarnation(ctx); err != nil {
 		return nil, err
 	}
-	if err := p.connectRedis(ctx, incarnation); err != nil {
+	if err := p.connectRedis(ctx, p.incarnation); err != nil {
 		return nil, err
 	}
-	id, err := workerID()
-	if err != nil {
+	if p.id, err = workerID(); err != nil {
 		return nil, err
 	}
 	c := p.cfg
 	return worker.New(worker.Config{
-		ID: id, Build: Build(), Lanes: c.Worker.Lanes, Batch: c.Worker.Batch, InFlight: c.Worker.InFlight,
+		ID: p.id, Build: Build(), Lanes: c.Worker.Lanes, Batch: c.Worker.Batch, InFlight: c.Worker.InFlight,
 		InlineMax: c.Worker.InlineMax, InlinePerRun: c.Worker.InlinePerRun, QueuedMax: c.Worker.QueuedMax, QueuedOf: c.Effects.Queued,
 		AckWait: c.Worker.AckWait, EffectWait: c.Worker.EffectAckWait, StopTimeout: c.Worker.StopTimeout, SweepEvery: c.Worker.SweepEvery,
 		Retry:  worker.Retry{Attempts: c.Retry.Attempts, Initial: c.Retry.Initial, Factor: c.Retry.Factor, Jitter: c.Retry.Jitter, Max: c.Retry.Max},
-		Logger: p.log, Registry: p.registry, Ready: p.ready.Set,
+		Logger: p.log, Registry: p.registry, Ready: p.ready.Set, Started: p.begun,
 	}, p.catalog, worker.Ports{
 		Log: p.queue.Log, Shadow: p.store, Claims: p.store, Mail: p.queue.Publisher, Blobs: p.queue.Blobs,
 		Ledger: p.queue.Ledger, Source: p.queue.Source, Machines: p.queue.Machines,
-	}, incarnation)
+	})
 }
 
 func (p *Process) connectNATS(ctx context.Context) (err error) {
 	c := p.cfg.NATS
 	cc := natsqueue.Config{URL: c.URL, CredsFile: c.CredsFile, NKeyFile: c.NKeyFile, User: c.Username, Password: c.Password.Reveal(),
-		CAFile: c.TLS.CAFile, CertFile: c.TLS.CertFile, KeyFile: c.TLS.KeyFile, TLS: c.TLS.On(), Name: "pawl worker", Logger: p.log}
+		CAFile: c.TLS.CAFile, CertFile: c.TLS.CertFile, KeyFile: c.TLS.KeyFile, TLS: c.TLS.On(), Name: "pawl worker", Logger: p.log,
+		Closed: func(err error) { p.fail(fmt.Errorf("the connection to NATS ended for good: %w", err)) }}
 	if p.servers != nil {
 		cc.URL, cc.InProcess = p.servers.NATSURL(), p.servers.InProcess()
 	}

@@ -18,9 +18,6 @@ import (
 // postponed before it is dead-lettered.
 const maxTries = 5
 
-// triesHeader counts how often a message was postponed.
-const triesHeader = "Pawl-Tries"
-
 // admit turns a delivery into what a lane works with. An error means that no
 // run can ever take the message: it is dead-lettered.
 func admit(m queue.Message) (*held, error) {
@@ -103,9 +100,9 @@ func (l *lane) outcome(ctx context.Context, s *slot, h *held, o statemachine.Out
 			fmt.Errorf("run %q exists, of machine %s and with another input: this start was not applied", s.run, s.state.Machine)))
 	case statemachine.Ended:
 		l.refuse(ctx, s, h, statemachine.Terminal("run_ended", fmt.Errorf("run %q has ended (%s): the signal %s was not applied", s.run, s.state.Status, h.m.Name)))
-	case statemachine.Early:
+	case statemachine.Early: // its own time does not change: only a copy can come later
 		if p := s.pending(h.m.ID); p != nil && p.RetryAt != nil {
-			s.waiting = max(s.waiting, time.Until(*p.RetryAt))
+			l.postponeTo(ctx, s, h, *p.RetryAt)
 		}
 	}
 }
@@ -122,19 +119,23 @@ func (l *lane) refuse(ctx context.Context, s *slot, h *held, err error) {
 
 // orphans deals with messages for a run that does not exist.
 func (l *lane) orphans(ctx context.Context, s *slot) {
-	if r, err := l.w.ports.Log.Look(ctx, s.run); err != nil || r != nil {
-		s.history, s.again = true, err == nil // the copy was old
-		if err != nil {
-			l.w.trouble("nats", err)
-			s.waiting = max(s.waiting, l.w.cfg.beat())
-		}
+	switch r, err := l.w.ports.Log.Look(ctx, s.run); {
+	case errors.Is(err, statemachine.ErrFormat):
+		s.strange, s.again = err, true
+		return
+	case err != nil:
+		l.w.trouble(onNATS, err)
+		s.waiting = max(s.waiting, l.w.cfg.beat())
+		return
+	case r != nil: // the copy was old
+		s.history, s.again = true, true
 		return
 	}
 	for _, h := range s.held {
 		if h.spent {
 			continue
 		}
-		if h.m.Kind == queue.Signal && tries(h.m) < maxTries {
+		if h.m.Kind == queue.Signal && h.m.Tries < maxTries {
 			l.postpone(ctx, s, h)
 			continue
 		}
@@ -149,7 +150,7 @@ func (l *lane) stranger(ctx context.Context, s *slot, h *held, machine string, v
 	if s.state == nil && s.strange == nil {
 		known, err := l.w.ports.Machines.Known(ctx, machine, version)
 		if err != nil {
-			l.w.trouble("nats", err)
+			l.w.trouble(onNATS, err)
 			s.waiting = max(s.waiting, l.w.cfg.beat())
 			return
 		}
@@ -168,20 +169,19 @@ func (l *lane) stranger(ctx context.Context, s *slot, h *held, machine string, v
 
 // postpone has a copy of the message come again later, to whoever takes it.
 func (l *lane) postpone(ctx context.Context, s *slot, h *held) {
-	n := tries(h.m) + 1
-	wait := min(5*time.Second<<min(n-1, 4), time.Minute)
-	if err := l.w.ports.Source.Postpone(ctx, h.m, time.Now().Add(wait), n); err != nil {
-		l.w.trouble("nats", err)
+	wait := min(5*time.Second<<min(h.m.Tries, 4), time.Minute)
+	l.postponeTo(ctx, s, h, time.Now().Add(wait))
+}
+
+// postponeTo has a copy of the message come again at a given time.
+func (l *lane) postponeTo(ctx context.Context, s *slot, h *held, at time.Time) {
+	if err := l.w.ports.Source.Postpone(ctx, h.m, at, h.m.Tries+1); err != nil {
+		l.w.trouble(onNATS, err)
 		s.waiting = max(s.waiting, l.w.cfg.beat())
 		return
 	}
-	l.log.Info("postponed a message", logkey.Run, s.run, logkey.Wait, wait, logkey.Tries, n)
+	l.log.Info("postponed a message", logkey.Run, s.run, logkey.Wait, time.Until(at), logkey.Tries, h.m.Tries+1)
 	h.spent = true
-}
-
-func tries(m queue.Message) int {
-	n, _ := strconv.Atoi(m.Headers[triesHeader])
-	return n
 }
 
 // deadLetter stores a letter for a message that no run has; it reports
@@ -200,14 +200,15 @@ func (w *Worker) deadLetter(ctx context.Context, m queue.Message, cause error) b
 		headers = with(headers, "Pawl-Run-Id", m.Run) // an id that was made is kept (d26)
 	}
 	l := deadletter.Letter{
-		ID:   fmt.Sprintf("%s-%s-%d-%s", w.incarnation, m.Kind, m.Seq, class),
+		ID:   fmt.Sprintf("%s-%d-%s", m.Kind, m.Seq, class),
 		Kind: kind, Machine: m.Machine, Run: m.Run, Class: class, Cause: messageOf(cause),
 		Print: statemachine.Fingerprint(class, []byte(string(m.Kind)+m.Machine)),
 		First: m.Time.UTC(), Last: time.Now().UTC(), Build: w.cfg.Build,
 		Source: m.Subject, SrcSeq: m.Seq, Headers: headers, Body: m.Body,
 	}
 	if err := w.ports.Source.DeadLetter(ctx, l); err != nil {
-		w.trouble("nats", err)
+		// The message stays where it is. A full DLQ holds it, not the worker.
+		w.log.Error("could not store a letter", logkey.Run, m.Run, logkey.Class, class, logkey.Error, err)
 		return false
 	}
 	w.metrics.letters.WithLabelValues(string(kind), class).Inc()

@@ -46,6 +46,7 @@ type Config struct {
 	Logger   *slog.Logger                 // default: discards
 	Registry prometheus.Registerer        // default: a private one
 	Ready    func(name string, err error) // told when a dependency fails or is back; may be nil
+	Started  func()                       // told when the worker begins to pull; may be nil
 }
 
 // Retry is how failed attempts are spaced.
@@ -83,6 +84,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Ready == nil {
 		c.Ready = func(string, error) {}
+	}
+	if c.Started == nil {
+		c.Started = func() {}
 	}
 	return c
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pawlrun/pawl/internal/logkey"
+	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
 )
 
@@ -28,7 +29,7 @@ func (l *lane) fold(ctx context.Context, s *slot, def *statemachine.Definition, 
 		}
 	}
 	for _, h := range startsFirst(s.held) {
-		if l.foldMessage(ctx, s, f, out, h, single) {
+		if l.foldMessage(ctx, s, f, out, h, def.Name, single) {
 			break
 		}
 	}
@@ -36,8 +37,11 @@ func (l *lane) fold(ctx context.Context, s *slot, def *statemachine.Definition, 
 	if n == 0 {
 		n = l.letGo(s, f)
 	}
-	if n > 0 {
+	switch {
+	case n > 0:
 		l.sealFold(ctx, s, def, f, out)
+	case s.state == nil && s.nextStart() != nil && s.nextStart().m.Machine != def.Name:
+		s.again = true // that start was refused; there is another, of another machine
 	}
 }
 
@@ -68,9 +72,12 @@ func (l *lane) foldResult(ctx context.Context, s *slot, f *statemachine.Fold, ou
 
 // foldMessage applies what a message tells; it reports whether the record is
 // full.
-func (l *lane) foldMessage(ctx context.Context, s *slot, f *statemachine.Fold, out *folded, h *held, single bool) bool {
-	if h.event == nil || h.spent || h.known {
+func (l *lane) foldMessage(ctx context.Context, s *slot, f *statemachine.Fold, out *folded, h *held, def string, single bool) bool {
+	if h.event == nil || h.spent || h.known || s.again {
 		return false
+	}
+	if s.state == nil && out.events() == 0 && h.m.Kind == queue.Start && h.m.Machine != def {
+		return false // judged by its own machine, when it is its turn
 	}
 	if single && out.events() > 0 {
 		out.more = true
@@ -82,6 +89,8 @@ func (l *lane) foldMessage(ctx context.Context, s *slot, f *statemachine.Fold, o
 		out.held = append(out.held, h)
 	case out.events() > 0:
 		out.more = true
+	case s.assumed: // a verdict needs a state that was read
+		s.history, s.again = true, true
 	case err != nil:
 		l.refuse(ctx, s, h, err)
 	default:
@@ -105,6 +114,8 @@ func (l *lane) sealFold(ctx context.Context, s *slot, def *statemachine.Definiti
 	case len(out.results) > 0 && out.results[0].err == nil:
 		out.results[0].fail(err)
 		l.fold(ctx, s, def, true)
+	case len(out.held) > 0 && s.assumed:
+		s.history, s.again = true, true
 	case len(out.held) > 0:
 		l.refuse(ctx, s, out.held[0], err)
 	default:
@@ -140,6 +151,7 @@ func (l *lane) env(s *slot) statemachine.Env {
 				return statemachine.Queued
 			}
 			inline++
+			l.asked++
 			return statemachine.Inline
 		},
 	}
@@ -151,7 +163,7 @@ func (l *lane) inline(s *slot, p *statemachine.Pending) bool {
 	if !ok || h.Policy.Queued || l.w.stopping() || p.Attempt > 1 || timeout(p, h) > time.Minute {
 		return false
 	}
-	if l.w.inlineRunning.Load() >= int64(l.w.cfg.InlineMax) || p.Depth >= l.w.cfg.WakeDepth {
+	if int(l.w.inlineRunning.Load())+l.asked >= l.w.cfg.InlineMax || p.Depth >= l.w.cfg.WakeDepth {
 		return false
 	}
 	holder := s.holder(p.Wake) // nobody else goes on with it, so do not ask what would only wait

@@ -36,11 +36,9 @@ func (g *gate) take(ctx context.Context, n int) int {
 	}
 }
 
-// put gives n back.
+// put gives n back. A negative n takes more than was free: a source may hand
+// over more than it was asked for, and all of that counts.
 func (g *gate) put(n int) {
-	if n <= 0 {
-		return
-	}
 	g.mu.Lock()
 	g.free += n
 	g.mu.Unlock()

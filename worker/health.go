@@ -9,21 +9,45 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/pawlrun/pawl/internal/logkey"
+	"github.com/pawlrun/pawl/statemachine"
 )
 
-// health is whether the worker's dependencies answer. While one does not,
-// nothing new is pulled and the worker is not ready; what is in hand is kept
-// or given back, and no attempt is spent.
+// Names of the dependencies, as /readyz shows them.
+const (
+	onNATS  = "nats"
+	onRedis = "redis"
+)
+
+// health is whether the worker's dependencies do what they are asked. While
+// one does not, nothing new is pulled and the worker is not ready; what is in
+// hand is kept or given back, and no attempt is spent.
+//
+//	well ─▶ away (pulls nothing) ─▶ on trial (pulls, not ready) ─▶ well
+//	          ▲        a read is answered │        a write succeeds, or
+//	          └───────────────────────────┘        nothing fails for a while
+//	             something fails: the next wait is longer
+//
+// A store that answers reads may still refuse writes: only work shows it.
 type health struct {
 	mu     sync.Mutex
-	away   map[string]error // by dependency
-	waits  map[string]*backoff.ExponentialBackOff
-	cond   chan struct{} // closed and replaced when away changes
+	sick   map[string]*sickness
+	cond   chan struct{} // closed and replaced when sick changes
 	notice func(name string, err error)
 }
 
+// sickness is what is known of a dependency that failed.
+type sickness struct {
+	err   error
+	waits *backoff.ExponentialBackOff
+	trial time.Time // when it was put on trial; zero: it is away
+}
+
+// trialTime is how long nothing must fail before a dependency that nobody
+// needed meanwhile is taken to be well.
+const trialTime = 5 * time.Second
+
 func newHealth(notice func(string, error)) *health {
-	return &health{away: map[string]error{}, waits: map[string]*backoff.ExponentialBackOff{}, cond: make(chan struct{}), notice: notice}
+	return &health{sick: map[string]*sickness{}, cond: make(chan struct{}), notice: notice}
 }
 
 // changed wakes whoever waits. The caller holds mu.
@@ -32,46 +56,58 @@ func (h *health) changed() {
 	h.cond = make(chan struct{})
 }
 
-// fail notes that a dependency does not answer; first says whether that is
-// news.
-func (h *health) fail(name string, err error) (first bool) {
+// fail notes that a dependency did not do what it was asked; news says whether
+// it was well before.
+func (h *health) fail(name string, err error) (news bool) {
 	h.mu.Lock()
-	_, known := h.away[name]
-	h.away[name] = err
-	if h.waits[name] == nil {
-		h.waits[name] = Retry{Initial: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Max: 10 * time.Second}.series()
+	s := h.sick[name]
+	news = s == nil
+	if news {
+		s = &sickness{waits: Retry{Initial: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Max: 10 * time.Second}.series()}
+		h.sick[name] = s
 	}
-	if !known {
-		h.changed()
-	}
+	s.err, s.trial = err, time.Time{}
+	h.changed()
 	h.mu.Unlock()
-	if !known {
-		h.notice(name, err)
-	}
-	return !known
+	h.notice(name, err)
+	return news
 }
 
-// back notes that a dependency answers again.
-func (h *health) back(name string) {
+// try puts a dependency on trial.
+func (h *health) try(name string) {
 	h.mu.Lock()
-	_, known := h.away[name]
-	delete(h.away, name)
-	if known {
+	defer h.mu.Unlock()
+	if s := h.sick[name]; s != nil {
+		s.trial = time.Now()
+		h.changed()
+	}
+}
+
+// worked notes that a dependency did what it was asked; news says whether it
+// was sick before.
+func (h *health) worked(name string) (news bool) {
+	h.mu.Lock()
+	if news = h.sick[name] != nil; news {
+		delete(h.sick, name)
 		h.changed()
 	}
 	h.mu.Unlock()
-	if known {
+	if news {
 		h.notice(name, nil)
 	}
+	return news
 }
 
-// well waits until every dependency answers; false if ctx ended first.
+// well waits until no dependency is away; false if ctx ended first.
 func (h *health) well(ctx context.Context) bool {
 	for {
 		h.mu.Lock()
-		n, c := len(h.away), h.cond
+		away, c := false, h.cond
+		for _, s := range h.sick {
+			away = away || s.trial.IsZero()
+		}
 		h.mu.Unlock()
-		if n == 0 {
+		if !away {
 			return ctx.Err() == nil
 		}
 		select {
@@ -82,20 +118,28 @@ func (h *health) well(ctx context.Context) bool {
 	}
 }
 
-// next returns a dependency that is away and how long to wait before it is
-// tried; "" if none is.
-func (h *health) next() (string, time.Duration, <-chan struct{}) {
+// next returns the dependency that needs attention first, and when: one that
+// is away is to be asked, one on trial to be taken for well. It is "" if none.
+func (h *health) next() (name string, in time.Duration, trial bool, changed <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for name := range h.away {
-		return name, h.waits[name].NextBackOff(), h.cond
+	for n, s := range h.sick {
+		d, t := time.Duration(0), !s.trial.IsZero()
+		if t {
+			d = trialTime - time.Since(s.trial)
+		} else {
+			d = s.waits.NextBackOff()
+		}
+		if name == "" || d < in {
+			name, in, trial = n, d, t
+		}
 	}
-	return "", 0, h.cond
+	return name, in, trial, h.cond
 }
 
 // trouble reports that a store did not do what it was asked.
 func (w *Worker) trouble(name string, err error) {
-	if err == nil || w.work.Err() != nil || errors.Is(err, context.Canceled) {
+	if err == nil || w.work.Err() != nil || errors.Is(err, context.Canceled) || errors.Is(err, statemachine.ErrFormat) {
 		return
 	}
 	if w.health.fail(name, err) {
@@ -103,10 +147,18 @@ func (w *Worker) trouble(name string, err error) {
 	}
 }
 
-// probe tries the dependencies that failed until they answer.
-func (w *Worker) probe(ctx context.Context) {
+// fine reports that a store took a write.
+func (w *Worker) fine(name string) {
+	if w.health.worked(name) {
+		w.log.Info("dependency is back", logkey.Dependency, name)
+	}
+}
+
+// heal asks dependencies that are away until they answer, and then lets work
+// show whether they are well.
+func (w *Worker) heal(ctx context.Context) {
 	for {
-		name, wait, changed := w.health.next()
+		name, in, trial, changed := w.health.next()
 		if name == "" {
 			select {
 			case <-changed:
@@ -115,26 +167,37 @@ func (w *Worker) probe(ctx context.Context) {
 				return
 			}
 		}
-		t := time.NewTimer(wait)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return
-		}
-		limit, cancel := context.WithTimeout(ctx, w.cfg.AckWait/2)
-		var err error
-		if name == "redis" {
-			_, err = w.ports.Shadow.Load(limit, []string{"probe"})
-		} else {
-			_, err = w.ports.Log.Look(limit, "probe")
-		}
-		cancel()
-		if err == nil {
-			w.log.Info("dependency is back", logkey.Dependency, name)
-			w.health.back(name)
+		if trial {
+			t := time.NewTimer(max(in, 0))
+			select {
+			case <-t.C:
+				w.fine(name)
+			case <-changed:
+				t.Stop()
+			case <-ctx.Done():
+				t.Stop()
+				return
+			}
 			continue
 		}
-		w.health.fail(name, err)
+		if !rest(ctx, in) {
+			return
+		}
+		if w.answers(ctx, name) {
+			w.health.try(name)
+		}
 	}
+}
+
+// answers reports whether a dependency answers.
+func (w *Worker) answers(ctx context.Context, name string) bool {
+	ctx, cancel := context.WithTimeout(ctx, w.cfg.AckWait/2)
+	defer cancel()
+	if name == onRedis {
+		claim := Claim{Run: "health", Effect: "health", Owner: w.cfg.ID, Lease: time.Second}
+		_, err := w.ports.Claims.Claim(ctx, []Claim{claim}) // a write: a full Redis answers reads
+		return err == nil
+	}
+	_, err := w.ports.Log.Look(ctx, "health")
+	return err == nil
 }

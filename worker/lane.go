@@ -2,12 +2,16 @@ package worker
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/pawlrun/pawl/internal/logkey"
 	"github.com/pawlrun/pawl/queue"
+	"github.com/pawlrun/pawl/statemachine"
 )
 
 // item is what wakes a lane: a message or a handler's return.
@@ -27,6 +31,7 @@ type lane struct {
 	log   *slog.Logger
 	calls sync.WaitGroup // handlers started by this lane
 	next  time.Time      // when messages in hand are prolonged next
+	asked int            // effects asked inline in this turn
 }
 
 func newLane(w *Worker) *lane {
@@ -46,6 +51,7 @@ func newLane(w *Worker) *lane {
 func (l *lane) run(ctx context.Context, stop <-chan struct{}) {
 	tick := time.NewTimer(0)
 	defer tick.Stop()
+	defer l.calls.Wait() // their context has ended by then, or there are none
 	for {
 		if l.w.stopping() && len(l.slots) == 0 && len(l.in) == 0 {
 			return
@@ -73,10 +79,63 @@ func (l *lane) run(ctx context.Context, stop <-chan struct{}) {
 			}
 		}
 		if len(active) > 0 {
-			l.turn(ctx, active)
+			l.guarded(ctx, active)
 		}
 		l.beat(ctx)
 	}
+}
+
+// guarded drives a batch, and keeps a fault of our own that one run brings out
+// from taking the process, and with it every other run, down: the runs of the
+// batch are driven one by one, and the one that panics again is set aside.
+func (l *lane) guarded(ctx context.Context, active map[string]*slot) {
+	if l.tried(func() { l.turn(ctx, active) }) {
+		return
+	}
+	for run, s := range active {
+		if l.slots[run] != s {
+			continue
+		}
+		l.reset(s)
+		if l.tried(func() { l.turn(ctx, map[string]*slot{run: s}) }) {
+			continue
+		}
+		l.setAside(ctx, s)
+	}
+}
+
+// tried reports whether f came back without a panic.
+func (l *lane) tried(f func()) (ok bool) {
+	defer func() {
+		if v := recover(); v != nil {
+			l.w.metrics.panics.Inc()
+			l.log.Error("a lane panicked", logkey.Cause, fmt.Sprint(v), logkey.Stack, string(debug.Stack()))
+			ok = false
+		}
+	}()
+	f()
+	return true
+}
+
+// reset makes the lane read the run again before anything else.
+func (l *lane) reset(s *slot) {
+	s.fold, s.sealed, s.again = nil, nil, false
+	s.known, s.assumed, s.history = true, false, true
+}
+
+// setAside gives the messages of a run that makes a lane panic back for a
+// while; one that came too often is dead-lettered.
+func (l *lane) setAside(ctx context.Context, s *slot) {
+	for _, h := range s.held {
+		if h.m.Kind == queue.Start && h.m.Delivered >= maxTries && l.w.deadLetter(ctx, h.m, statemachine.Terminal(statemachine.ClassPanic, errors.New("workers panic on it; see their logs"))) {
+			_ = h.m.Ack()
+		} else {
+			_ = h.m.Nak(30 * time.Second)
+		}
+		l.w.settled(h)
+	}
+	s.held, s.results = nil, nil // what runs reports to a slot anew
+	l.forget(s)
 }
 
 // drain takes what else is there, up to a batch of runs.
@@ -111,7 +170,7 @@ func (l *lane) accept(it item, active map[string]*slot) {
 	// A fresh start needs no read: "no record yet" is a copy like any other,
 	// and the append refuses if it is old.
 	if !s.known && it.held.m.Kind == queue.Start && it.held.m.Delivered <= 1 {
-		s.known = true
+		s.known, s.assumed = true, true
 	}
 }
 
@@ -144,7 +203,7 @@ func (l *lane) beat(ctx context.Context) {
 	var claims []Claim
 	for _, s := range l.slots {
 		for c := range s.calls {
-			if !now.Before(c.over) {
+			if now.UnixNano() >= c.over.Load() {
 				continue // past its deadline: others may have it
 			}
 			claims = append(claims, l.w.claim(s.run, c.pending.ID))
@@ -162,7 +221,7 @@ func (l *lane) beat(ctx context.Context) {
 		return
 	}
 	if err := l.w.ports.Claims.Renew(ctx, claims); err != nil {
-		l.w.trouble("redis", err)
+		l.w.trouble(onRedis, err)
 	}
 }
 

@@ -2,7 +2,7 @@ package worker
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// metrics of one worker; docs/metrics.md describes them.
+// metrics of one worker; the table in DESIGN.md describes them.
 type metrics struct {
 	transitions *prometheus.CounterVec // machine, state
 	step        prometheus.Histogram   // from an effect's record to its result's, seconds
@@ -17,6 +17,7 @@ type metrics struct {
 	held        prometheus.Gauge
 	running     prometheus.Gauge
 	hung        prometheus.Counter
+	panics      prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -42,6 +43,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		running: prometheus.NewGauge(prometheus.GaugeOpts{Name: "pawl_handlers_running", Help: "Handlers under way."}),
 		hung:    prometheus.NewCounter(prometheus.CounterOpts{Name: "pawl_handlers_hung_total", Help: "Handlers that did not return at their deadline."}),
 	}
-	reg.MustRegister(m.step, m.batch, m.held, m.running, m.hung)
+	m.panics = prometheus.NewCounter(prometheus.CounterOpts{Name: "pawl_lane_panics_total", Help: "Faults of the worker itself, each logged with its stack."})
+	reg.MustRegister(m.step, m.batch, m.held, m.running, m.hung, m.panics)
 	return m
 }

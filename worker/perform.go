@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
+
 	"github.com/pawlrun/pawl/internal/logkey"
 	"github.com/pawlrun/pawl/statemachine"
 )
@@ -22,6 +24,20 @@ const hungAfter = 2 * time.Second
 // is no attempt.
 var errStopping = errors.New("the worker is stopping")
 
+// untriedError is why an effect was not even tried: infrastructure was away,
+// or its key is another's at the moment. It never spends an attempt.
+type untriedError struct{ err error }
+
+func (e *untriedError) Error() string { return e.err.Error() }
+func (e *untriedError) Unwrap() error { return e.err }
+
+func untried(format string, a ...any) error { return &untriedError{fmt.Errorf(format, a...)} }
+
+func isUntried(err error) bool {
+	var u *untriedError
+	return errors.As(err, &u)
+}
+
 // perform calls the handler of an effect, beside the lane.
 func (w *Worker) perform(run string, logs map[string]statemachine.LogRef, c *call, h *statemachine.Handler, limit time.Duration) *result {
 	ctx, cancel := context.WithTimeoutCause(w.handlers, limit, fmt.Errorf("the attempt took longer than %s", limit))
@@ -31,11 +47,10 @@ func (w *Worker) perform(run string, logs map[string]statemachine.LogRef, c *cal
 	outcome := "ok"
 	switch {
 	case err == nil:
-	case context.Cause(w.handlers) != nil:
+	case w.handlers.Err() != nil:
 		r.dropped, outcome = true, "interrupted"
-	case ctx.Err() != nil:
-		r.err = statemachine.Classed("timeout", context.Cause(ctx))
-		outcome = "timeout"
+	case isUntried(err):
+		outcome = "untried"
 	default:
 		outcome = "failed"
 	}
@@ -56,52 +71,77 @@ func (w *Worker) performKey(ctx context.Context, run string, logs map[string]sta
 	mine := LedgerEntry{Run: run, Effect: p.ID, Print: p.Print, State: ledgerClaimed}
 	have, seq, err := w.ports.Ledger.Claim(ctx, p.Key, mine)
 	if err != nil {
-		return nil, statemachine.Later(0, fmt.Errorf("claim key %q: %w", p.Key, err))
+		return nil, untried("claim key %q: %w", p.Key, err)
 	}
 	switch {
 	case have.Print != p.Print:
 		return nil, statemachine.Terminal("key_conflict", fmt.Errorf("key %q stands for something else, asked by run %q", p.Key, have.Run))
 	case have.State == ledgerDone:
 		return have.Result, nil
-	case have.State == ledgerReleased:
-		ok, err := w.ports.Ledger.Settle(ctx, p.Key, seq, mine)
-		if err != nil || !ok {
-			return nil, statemachine.Later(0, fmt.Errorf("key %q is being taken by another run: %w", p.Key, errors.Join(err)))
+	case have.State == ledgerReleased: // given up by another: take it over
+		switch ok, err := w.ports.Ledger.Settle(ctx, p.Key, seq, mine); {
+		case err != nil:
+			return nil, untried("take over key %q: %w", p.Key, err)
+		case !ok:
+			return nil, untried("key %q is being taken by another run", p.Key)
 		}
-		if have, seq, err = w.ports.Ledger.Claim(ctx, p.Key, mine); err != nil {
-			return nil, statemachine.Later(0, fmt.Errorf("claim key %q: %w", p.Key, err))
-		}
-	}
-	if have.Run != run || have.Effect != p.ID {
-		return nil, statemachine.Later(0, fmt.Errorf("key %q is being performed by run %q", p.Key, have.Run))
+	case have.Run != run || have.Effect != p.ID:
+		return nil, untried("key %q is being performed by run %q", p.Key, have.Run)
 	}
 	body, err := w.callHandler(ctx, run, logs, c, h)
 	next := mine
 	switch {
 	case err == nil:
 		next.State, next.Result = ledgerDone, body
-	case w.givesUp(p, h, err):
-		next.State = ledgerReleased
-	default:
+	case w.handlers.Err() != nil || !w.givesUp(p, h, err):
 		return nil, err // the key stays claimed for the next attempt
+	default:
+		next.State = ledgerReleased
 	}
-	// The result counts only once the key holds it: a second run may be
-	// waiting for it. Its own deadline: the handler may have used up the other.
-	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.cfg.AckWait)
-	defer cancel()
-	ok, serr := w.ports.Ledger.Settle(settle, p.Key, seq, next)
-	switch {
-	case err != nil:
-		return nil, err
-	case serr != nil:
-		return nil, statemachine.Later(0, fmt.Errorf("record the result of key %q: %w", p.Key, serr))
-	case !ok: // another attempt of this effect was quicker: its result counts
-		if have, _, err = w.ports.Ledger.Claim(settle, p.Key, mine); err == nil && have.State == ledgerDone && have.Print == p.Print {
-			return have.Result, nil
+	return w.settleKey(c, next, body, err)
+}
+
+// settleKey records what came of a business key, and returns what counts: a
+// result that is recorded counts before any failure. It does not give up while
+// the ledger is away: the result is in hand, and a second run may wait for it.
+func (w *Worker) settleKey(c *call, next LedgerEntry, body []byte, failure error) ([]byte, error) {
+	key := c.pending.Key
+	var counts []byte
+	err := backoff.Retry(func() error {
+		c.over.Store(time.Now().Add(w.cfg.AckWait).UnixNano()) // still at it
+		ctx, cancel := context.WithTimeout(w.work, w.cfg.AckWait)
+		defer cancel()
+		have, seq, err := w.ports.Ledger.Claim(ctx, key, next)
+		switch {
+		case errors.Is(err, ErrTooLarge):
+			return backoff.Permanent(statemachine.Terminal(statemachine.ClassTooLarge, err))
+		case err != nil:
+			return err
+		case have.State == ledgerDone && have.Print == next.Print: // recorded, by us or by another attempt
+			counts = have.Result
+			return nil
+		case have.Run != next.Run || have.Effect != next.Effect:
+			return backoff.Permanent(untried("key %q was taken over by run %q", key, have.Run))
 		}
-		return nil, statemachine.Later(0, fmt.Errorf("key %q changed hands", p.Key))
+		ok, err := w.ports.Ledger.Settle(ctx, key, seq, next)
+		switch {
+		case errors.Is(err, ErrTooLarge):
+			return backoff.Permanent(statemachine.Terminal(statemachine.ClassTooLarge, err))
+		case err != nil:
+			return err
+		case !ok:
+			return fmt.Errorf("key %q changed meanwhile", key)
+		}
+		counts = body
+		return nil
+	}, backoff.WithContext(w.cfg.Retry.series(), w.work))
+	switch {
+	case err != nil && failure == nil:
+		return nil, fmt.Errorf("record the result of key %q: %w", key, err)
+	case counts != nil:
+		return counts, nil
 	}
-	return body, nil
+	return nil, failure
 }
 
 // States of a ledger entry.
@@ -116,7 +156,7 @@ const (
 func (w *Worker) callHandler(ctx context.Context, run string, logs map[string]statemachine.LogRef, c *call, h *statemachine.Handler) ([]byte, error) {
 	input, err := w.resolve(ctx, run, logs, c.pending.Input)
 	if err != nil {
-		return nil, statemachine.Later(0, fmt.Errorf("resolve input: %w", err))
+		return nil, untried("resolve input: %w", err)
 	}
 	type answer struct {
 		body []byte
@@ -147,6 +187,8 @@ func (w *Worker) callHandler(ctx context.Context, run string, logs map[string]st
 		}
 	}
 	switch {
+	case a.err != nil && ctx.Err() != nil && !statemachine.IsTerminal(a.err) && !statemachine.IsLater(a.err):
+		return nil, statemachine.Classed(statemachine.ClassTimeout, context.Cause(ctx))
 	case a.err != nil:
 		return nil, a.err
 	case len(a.body) > maxResult:
@@ -173,6 +215,9 @@ func (l *lane) resultEvent(s *slot, r *result) statemachine.Event {
 		wait, ok := statemachine.RetryAfterOf(r.err)
 		if !ok {
 			wait = l.w.cfg.Retry.delay(p.Attempt)
+			if l.w.free(p, h, r.err) {
+				wait = l.w.cfg.Retry.delay(p.Try) // attempts do not grow, the waits do
+			}
 		}
 		at := now.Add(wait)
 		e.RetryAt, e.Free = &at, l.w.free(p, h, r.err)
@@ -194,10 +239,13 @@ func (w *Worker) givesUp(p *statemachine.Pending, h *statemachine.Handler, err e
 	return !w.free(p, h, err) && p.Attempt >= attempts
 }
 
-// free reports whether a failure spends no attempt: the other side asks to
-// come later, or infrastructure was away. That has an end, or a provider that
-// always says "later" would never be dead-lettered (d47).
+// free reports whether a failure spends no attempt: the effect was not even
+// tried, or the other side asks to come later. The latter has an end, or a
+// provider that always says "later" would never be dead-lettered (d47).
 func (w *Worker) free(p *statemachine.Pending, h *statemachine.Handler, err error) bool {
+	if isUntried(err) {
+		return true
+	}
 	return statemachine.IsLater(err) && (p.First == nil || time.Since(*p.First) < 5*max(timeout(p, h), w.cfg.Retry.Max))
 }
 

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/pawlrun/pawl/internal/logkey"
@@ -38,7 +39,7 @@ func (l *lane) resume(ctx context.Context, slots []*slot) {
 	}
 	granted, err := l.w.ports.Claims.Claim(ctx, claims)
 	if err != nil {
-		l.w.trouble("redis", err)
+		l.w.trouble(onRedis, err)
 		for _, c := range found {
 			c.s.waiting = max(c.s.waiting, l.w.cfg.beat())
 		}
@@ -124,8 +125,13 @@ func (l *lane) lookAndStart(ctx context.Context, mine []candidate) {
 	errs := make([]error, len(mine))
 	side(len(mine), func(i int) { read[i], errs[i] = l.w.ports.Log.Look(ctx, mine[i].s.run) })
 	for i, c := range mine {
-		if errs[i] != nil {
-			l.w.trouble("nats", errs[i]) // the claim runs out by itself
+		switch err := errs[i]; {
+		case errors.Is(err, statemachine.ErrFormat): // somebody newer has the run
+			c.s.strange, c.s.again = err, true
+			l.release(ctx, c.s, c.p.ID)
+			continue
+		case err != nil:
+			l.w.trouble(onNATS, err) // the claim runs out by itself
 			c.s.waiting = max(c.s.waiting, l.w.cfg.lease())
 			continue
 		}
@@ -135,12 +141,17 @@ func (l *lane) lookAndStart(ctx context.Context, mine []candidate) {
 
 // looked acts on a look that was made after the claim of an effect was.
 func (l *lane) looked(ctx context.Context, s *slot, was statemachine.Pending, r *statemachine.Stored) {
-	if r != nil && r.Seq > s.state.Seq {
+	if r == nil || r.Seq < s.state.Seq { // whoever answered is behind: that confirms nothing
+		s.waiting = max(s.waiting, l.w.cfg.beat())
+		l.release(ctx, s, was.ID)
+		return
+	}
+	if r.Seq > s.state.Seq {
 		s.again = true // its outbox, and what else it asks
 	}
 	l.found(s, r)
 	now := s.pending(was.ID)
-	if r != nil && now != nil && now.Place == was.Place {
+	if now != nil && now.Place == was.Place {
 		switch {
 		case now.Place == statemachine.Queued && s.holdsEffect(now.ID):
 			l.start(s, now)
@@ -168,7 +179,7 @@ func (l *lane) confirm(ctx context.Context, s *slot, id string) {
 // release lets go of a claim whose effect is answered, or not ours to do.
 func (l *lane) release(ctx context.Context, s *slot, id string) {
 	if err := l.w.ports.Claims.Release(ctx, []Claim{l.w.claim(s.run, id)}); err != nil {
-		l.w.trouble("redis", err)
+		l.w.trouble(onRedis, err)
 	}
 }
 
@@ -193,19 +204,24 @@ func (l *lane) start(s *slot, p *statemachine.Pending) {
 		return
 	}
 	limit := timeout(p, h)
-	c := &call{pending: *p, seq: s.state.Seq, over: time.Now().Add(limit)}
+	c := &call{pending: *p}
+	c.over.Store(time.Now().Add(limit).UnixNano())
 	s.running[p.ID] = c
-	l.w.inlineRunning.Add(1)
+	if p.Place == statemachine.Inline {
+		l.w.inlineRunning.Add(1)
+	}
 	l.w.metrics.running.Inc()
 	logs := s.state.Logs
 	run := s.run
 	l.calls.Go(func() {
 		r := l.w.perform(run, logs, c, h, limit)
-		l.w.inlineRunning.Add(-1)
+		if c.pending.Place == statemachine.Inline {
+			l.w.inlineRunning.Add(-1)
+		}
 		l.w.metrics.running.Dec()
 		select {
 		case l.in <- item{run: run, result: r}:
-		case <-l.w.gone:
+		case <-l.w.work.Done(): // the lane is gone
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/pawlrun/pawl/queue"
@@ -13,10 +14,12 @@ type slot struct {
 	run string
 
 	known   bool                 // state was loaded: nil then means "no record yet"
+	assumed bool                 // … but it was not read: nothing is judged by it, only appended on it
 	state   *statemachine.Stored // the newest record this lane has seen
 	flushed string               // txid of the record whose outbox is known to be published
 	sent    time.Time            // when the append of state was sent, if this lane did
 	history bool                 // the next load must read HISTORY
+	read    bool                 // in this turn HISTORY was read, from the leader
 	strange error                // why the run cannot be worked on here: its format or machine is unknown
 
 	held    []*held
@@ -45,8 +48,7 @@ type held struct {
 // call is a handler under way.
 type call struct {
 	pending statemachine.Pending
-	seq     uint64    // of the record it was started on
-	over    time.Time // its deadline; no beats after it
+	over    atomic.Int64 // its deadline in ns since 1970; no beats after it
 }
 
 // result is what a handler came back with.
@@ -104,6 +106,16 @@ func (s *slot) pending(id string) *statemachine.Pending {
 	return nil
 }
 
+// nextStart returns the first start in hand that is not dealt with, or nil.
+func (s *slot) nextStart() *held {
+	for _, h := range s.held {
+		if h.m.Kind == queue.Start && !h.spent {
+			return h
+		}
+	}
+	return nil
+}
+
 // holder returns a message in hand that has this wake, or nil.
 func (s *slot) holder(wake string) *held {
 	for _, h := range s.held {
@@ -132,7 +144,7 @@ func (s *slot) see(r *statemachine.Stored, sent time.Time) bool {
 		}
 		return true
 	}
-	s.state, s.known, s.sent = r, true, sent
+	s.state, s.known, s.assumed, s.sent = r, true, false, sent
 	return true
 }
 

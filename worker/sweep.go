@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -12,6 +13,9 @@ import (
 	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
 )
+
+// hurry is the pause between partitions while Redis does not have every run.
+const hurry = 5 * time.Millisecond
 
 // sweepBatch is how many runs the sweeper mends together.
 const sweepBatch = 200
@@ -33,10 +37,11 @@ func (w *Worker) sweeper(ctx context.Context) {
 	}
 }
 
-// pace is how long to wait before the next partition.
+// pace is how long to wait before the next partition. Even in a hurry there
+// is a moment between two, for a partition that never gets complete.
 func (w *Worker) pace(ctx context.Context) time.Duration {
 	if c, err := w.ports.Shadow.Completeness(ctx); err == nil && c < 1 {
-		return 0
+		return min(hurry, w.cfg.SweepEvery/queue.Partitions)
 	}
 	return w.cfg.SweepEvery / queue.Partitions
 }
@@ -58,6 +63,7 @@ func rest(ctx context.Context, d time.Duration) bool {
 
 func (w *Worker) sweepPartition(ctx context.Context, partition int) error {
 	var batch []*statemachine.Stored
+	var errs []error
 	for r, err := range w.ports.Log.Sweep(ctx, partition) {
 		switch {
 		case errors.Is(err, statemachine.ErrFormat):
@@ -69,24 +75,23 @@ func (w *Worker) sweepPartition(ctx context.Context, partition int) error {
 			continue
 		}
 		if batch = append(batch, r); len(batch) == sweepBatch {
-			if err := w.mend(ctx, batch); err != nil {
-				return err
-			}
+			errs = append(errs, w.mend(ctx, batch))
 			batch = nil
 		}
 	}
-	if err := w.mend(ctx, batch); err != nil {
+	errs = append(errs, w.mend(ctx, batch))
+	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	if err := w.ports.Shadow.SetComplete(ctx, partition); err != nil {
-		w.trouble("redis", err)
+		w.trouble(onRedis, err)
 	}
 	return nil
 }
 
 // mend brings Redis up to date, publishes outboxes that were not, issues
 // messages again that are gone, and turns inline effects that nobody claims
-// into queued ones.
+// into queued ones. What fails for one run does not keep it from the others.
 func (w *Worker) mend(ctx context.Context, batch []*statemachine.Stored) error {
 	if len(batch) == 0 {
 		return nil
@@ -97,13 +102,7 @@ func (w *Worker) mend(ctx context.Context, batch []*statemachine.Stored) error {
 	batch = slices.DeleteFunc(batch, func(r *statemachine.Stored) bool {
 		return time.Since(r.Time) < w.cfg.grace() // its committer's business
 	})
-	if err := w.mendOutboxes(ctx, batch); err != nil {
-		return err
-	}
-	if err := w.mendMessages(ctx, batch); err != nil {
-		return err
-	}
-	return w.mendInline(ctx, batch)
+	return errors.Join(w.mendOutboxes(ctx, batch), w.mendMessages(ctx, batch), w.mendInline(ctx, batch))
 }
 
 func (w *Worker) mendShadow(ctx context.Context, batch []*statemachine.Stored) error {
@@ -113,7 +112,7 @@ func (w *Worker) mendShadow(ctx context.Context, batch []*statemachine.Stored) e
 	}
 	copies, err := w.ports.Shadow.Load(ctx, runs)
 	if err != nil {
-		w.trouble("redis", err)
+		w.trouble(onRedis, err)
 		return err
 	}
 	var saves []Save
@@ -132,7 +131,7 @@ func (w *Worker) mendShadow(ctx context.Context, batch []*statemachine.Stored) e
 		return nil
 	}
 	if _, err := w.ports.Shadow.Save(ctx, saves); err != nil {
-		w.trouble("redis", err)
+		w.trouble(onRedis, err)
 		return err
 	}
 	return nil
@@ -153,7 +152,7 @@ func (w *Worker) mendOutboxes(ctx context.Context, batch []*statemachine.Stored)
 	}
 	copies, err := w.ports.Shadow.Load(ctx, runs)
 	if err != nil {
-		w.trouble("redis", err)
+		w.trouble(onRedis, err)
 		copies = make([]*Copy, len(open))
 	}
 	var unsure []*statemachine.Stored
@@ -167,17 +166,24 @@ func (w *Worker) mendOutboxes(ctx context.Context, batch []*statemachine.Stored)
 	}
 	w.metrics.sweeps.WithLabelValues("outbox").Add(float64(len(unsure)))
 	items := outbox.Items(unsure...)
-	if err := errors.Join(w.ports.Mail.Publish(ctx, items)...); err != nil {
-		return err
+	errs := w.ports.Mail.Publish(ctx, items)
+	failed := map[string]bool{}
+	for i, err := range errs {
+		failed[items[i].Run] = failed[items[i].Run] || err != nil
 	}
-	hints := make([]Hint, len(unsure))
-	for i, r := range unsure {
-		hints[i] = Hint{Run: r.Run, Txid: r.Txid}
+	var hints []Hint
+	for _, r := range unsure {
+		if !failed[r.Run] {
+			hints = append(hints, Hint{Run: r.Run, Txid: r.Txid})
+		}
+	}
+	if len(hints) == 0 {
+		return errors.Join(errs...)
 	}
 	if err := w.ports.Shadow.Flushed(ctx, hints); err != nil {
-		w.trouble("redis", err)
+		w.trouble(onRedis, err)
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // mendMessages issues again the messages that pending work waits for and that
@@ -185,6 +191,9 @@ func (w *Worker) mendOutboxes(ctx context.Context, batch []*statemachine.Stored)
 func (w *Worker) mendMessages(ctx context.Context, batch []*statemachine.Stored) error {
 	var items []outbox.Item
 	for _, r := range batch {
+		if !w.has(r) {
+			continue // its messages may be on their way round those who lack the machine, too
+		}
 		for i := range r.Pending {
 			p := &r.Pending[i]
 			e := statemachine.Entry{Kind: statemachine.EntryEffect, ID: p.ID, Effect: p.Effect}
@@ -222,6 +231,7 @@ func (w *Worker) mendMessages(ctx context.Context, batch []*statemachine.Stored)
 // mendInline turns inline effects that nobody claims into queued ones: a
 // record first, then their messages from its outbox.
 func (w *Worker) mendInline(ctx context.Context, batch []*statemachine.Stored) error {
+	var errs []error
 	for _, r := range batch {
 		var free []string
 		for i := range r.Pending {
@@ -233,26 +243,32 @@ func (w *Worker) mendInline(ctx context.Context, batch []*statemachine.Stored) e
 			continue
 		}
 		if err := w.requeue(ctx, r, free); err != nil {
-			return err
+			errs = append(errs, fmt.Errorf("hand effects of run %q to the fleet: %w", r.Run, err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
+}
+
+// has reports whether this worker has the machine of a run.
+func (w *Worker) has(r *statemachine.Stored) bool {
+	def, ok := w.catalog.Definition(r.Machine, r.Version)
+	return ok && def.Hash == r.Def
 }
 
 // requeue claims effects, so that nobody resumes them meanwhile, and appends
 // the record that hands them to the fleet.
 func (w *Worker) requeue(ctx context.Context, r *statemachine.Stored, effects []string) error {
-	def, ok := w.catalog.Definition(r.Machine, r.Version)
-	if !ok || def.Hash != r.Def {
+	if !w.has(r) {
 		return nil // those who have the machine sweep, too
 	}
+	def, _ := w.catalog.Definition(r.Machine, r.Version)
 	claims := make([]Claim, len(effects))
 	for i, e := range effects {
 		claims[i] = w.claim(r.Run, e)
 	}
 	granted, err := w.ports.Claims.Claim(ctx, claims)
 	if err != nil {
-		w.trouble("redis", err)
+		w.trouble(onRedis, err)
 		return nil
 	}
 	f := def.Begin(r.Run, r, statemachine.Env{Now: time.Now().UTC(), Build: w.cfg.Build, By: w.cfg.ID})
@@ -269,21 +285,27 @@ func (w *Worker) requeue(ctx context.Context, r *statemachine.Stored, effects []
 	if len(mine) == 0 {
 		return nil
 	}
-	defer func() { _ = w.ports.Claims.Release(ctx, mine) }()
 	sealed, err := f.Seal()
 	if err != nil {
-		return err
+		return errors.Join(err, w.ports.Claims.Release(ctx, mine))
 	}
 	a := w.ports.Log.Append(ctx, []Append{{Record: sealed.Record, Bytes: sealed.Bytes}})[0]
-	if a.Err != nil || a.Last != nil {
-		return a.Err // lost: the run moves, so it is in good hands
+	if a.Err != nil || a.Last != nil { // lost: the run moves, so it is in good hands
+		return errors.Join(a.Err, w.ports.Claims.Release(ctx, mine))
 	}
 	w.metrics.sweeps.WithLabelValues("requeued").Add(float64(len(mine)))
 	w.log.Info("handed inline effects to the fleet", logkey.Run, r.Run, logkey.Count, len(mine))
 	rec := &sealed.Stored
 	rec.Seq = a.Seq
-	if _, err := w.ports.Shadow.Save(ctx, []Save{{Stored: rec, Owner: w.cfg.ID, Lease: w.cfg.lease()}}); err != nil {
-		w.trouble("redis", err)
+	release := make([]string, len(mine))
+	for i, c := range mine {
+		release[i] = c.Effect
 	}
-	return errors.Join(w.ports.Mail.Publish(ctx, outbox.Items(rec))...)
+	if _, err := w.ports.Shadow.Save(ctx, []Save{{Stored: rec, Release: release, Owner: w.cfg.ID, Lease: w.cfg.lease()}}); err != nil {
+		w.trouble(onRedis, err)
+	}
+	if err := errors.Join(w.ports.Mail.Publish(ctx, outbox.Items(rec))...); err != nil {
+		return err
+	}
+	return w.ports.Shadow.Flushed(ctx, []Hint{{Run: rec.Run, Txid: rec.Txid}})
 }

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"math/rand/v2"
 	"time"
@@ -18,9 +19,10 @@ const maxRounds = 8
 
 // turn drives a batch of runs until each waits for something else.
 func (l *lane) turn(ctx context.Context, active map[string]*slot) {
+	l.asked = 0
 	slots := make([]*slot, 0, len(active))
 	for _, s := range active {
-		s.due = time.Time{}
+		s.due, s.read = time.Time{}, false
 		delete(l.due, s.run)
 		slots = append(slots, s)
 	}
@@ -77,7 +79,7 @@ func (l *lane) load(ctx context.Context, slots []*slot) bool {
 	if len(cold) > 0 {
 		copies, err := l.w.ports.Shadow.Load(ctx, names(cold))
 		if err != nil {
-			l.w.trouble("redis", err)
+			l.w.trouble(onRedis, err)
 			return false
 		}
 		var missing []*slot
@@ -95,7 +97,7 @@ func (l *lane) load(ctx context.Context, slots []*slot) bool {
 			last, err := l.w.ports.Log.Last(ctx, names(missing))
 			strange := errors.Is(err, statemachine.ErrFormat) // some are; Look tells which
 			if err != nil && !strange {
-				l.w.trouble("nats", err)
+				l.w.trouble(onNATS, err)
 				return false
 			}
 			for i, s := range missing {
@@ -108,12 +110,12 @@ func (l *lane) load(ctx context.Context, slots []*slot) bool {
 			l.repair(ctx, missing)
 		}
 	}
-	return l.lookAll(ctx, deep, func(s *slot, r *statemachine.Stored) { s.history = false; l.found(s, r) }) && l.repair(ctx, deep)
+	return l.lookAll(ctx, deep, func(s *slot, r *statemachine.Stored) { s.history, s.read = false, true; l.found(s, r) }) && l.repair(ctx, deep)
 }
 
 // found takes what HISTORY says.
 func (l *lane) found(s *slot, r *statemachine.Stored) {
-	s.known = true
+	s.known, s.assumed = true, false
 	if r != nil {
 		s.see(r, time.Time{})
 	}
@@ -131,7 +133,7 @@ func (l *lane) repair(ctx context.Context, slots []*slot) bool {
 		return true
 	}
 	if _, err := l.w.ports.Shadow.Save(ctx, saves); err != nil {
-		l.w.trouble("redis", err)
+		l.w.trouble(onRedis, err)
 		return false
 	}
 	return true
@@ -152,7 +154,7 @@ func (l *lane) lookAll(ctx context.Context, slots []*slot, then func(*slot, *sta
 				s.strange = err
 				continue
 			}
-			l.w.trouble("nats", err)
+			l.w.trouble(onNATS, err)
 			ok = false
 			continue
 		}
@@ -179,9 +181,14 @@ func (l *lane) flush(ctx context.Context, slots []*slot) {
 	}
 	failed := map[*slot]bool{}
 	for i, err := range l.w.ports.Mail.Publish(ctx, items) {
-		if err != nil {
+		switch {
+		case err == nil:
+		case items[i].Entry.Kind == statemachine.EntryLetter: // a full DLQ holds this run, not the worker
 			failed[of[i]] = true
-			l.w.trouble("nats", err)
+			l.log.Error("could not store a letter", logkey.Run, of[i].run, logkey.Error, err)
+		default:
+			failed[of[i]] = true
+			l.w.trouble(onNATS, err)
 		}
 	}
 	var hints []Hint
@@ -194,15 +201,24 @@ func (l *lane) flush(ctx context.Context, slots []*slot) {
 	}
 	for i, it := range items {
 		if it.Entry.Kind == statemachine.EntryLetter && !failed[of[i]] {
-			l.w.metrics.letters.WithLabelValues("effect", of[i].state.Cause.Class).Inc()
+			l.w.metrics.letters.WithLabelValues("effect", classOfLetter(it.Entry.Body)).Inc()
 		}
 	}
 	if len(hints) == 0 {
 		return
 	}
 	if err := l.w.ports.Shadow.Flushed(ctx, hints); err != nil {
-		l.w.trouble("redis", err) // the next one to load the run flushes again
+		l.w.trouble(onRedis, err) // the next one to load the run flushes again
 	}
+}
+
+// classOfLetter is the class that the letter of an effect names.
+func classOfLetter(body []byte) string {
+	var letter statemachine.Letter
+	if err := json.Unmarshal(body, &letter); err != nil {
+		return statemachine.ClassError
+	}
+	return letter.Class
 }
 
 // foldSlot folds what is at hand into the run's next record, if there is
@@ -217,10 +233,16 @@ func (l *lane) foldSlot(ctx context.Context, s *slot) {
 		return
 	}
 	for _, h := range s.held {
-		if s.state != nil && h.m.Asked > s.state.Seq {
-			s.history, s.again = true, true // the copy is older than what the message knows
-			return
+		if s.state == nil || h.spent || h.m.Asked <= s.state.Seq {
+			continue
 		}
+		if s.read { // even the leader does not know the record that asked
+			s.waiting = max(s.waiting, l.w.cfg.beat())
+			l.log.Error("a message is ahead of its run's history", logkey.Run, s.run, logkey.Subject, h.m.Subject)
+			continue
+		}
+		s.history, s.again = true, true // the copy is older than what the message knows
+		return
 	}
 	l.fold(ctx, s, def, false)
 }
@@ -235,7 +257,7 @@ func (l *lane) append(ctx context.Context, slots []*slot) {
 		}
 		if b := s.fold.sealed.Blobs; len(b) > 0 {
 			if err := l.w.ports.Blobs.Put(ctx, s.run, b); err != nil {
-				l.w.trouble("nats", err)
+				l.w.trouble(onNATS, err)
 				s.fold = nil
 				l.later(s, l.w.cfg.beat())
 				continue
@@ -278,7 +300,7 @@ func (l *lane) appendFailed(ctx context.Context, s *slot, err error) {
 		l.refuse(ctx, s, f.held[0], statemachine.Terminal(statemachine.ClassTooLarge, err))
 	default:
 		if !errors.Is(err, statemachine.ErrFormat) {
-			l.w.trouble("nats", err)
+			l.w.trouble(onNATS, err)
 		}
 		s.history = true // unknown is unknown: it is read before anything else is done
 		l.later(s, l.w.cfg.beat())
@@ -288,6 +310,7 @@ func (l *lane) appendFailed(ctx context.Context, s *slot, err error) {
 // committed takes the record that was appended as the state.
 func (l *lane) committed(s *slot, a Appended) {
 	l.w.metrics.appends.WithLabelValues("committed").Inc()
+	l.w.fine(onNATS)
 	rec := &s.fold.sealed.Stored
 	rec.Seq = a.Seq
 	s.sealed = nil
@@ -330,9 +353,10 @@ func (l *lane) save(ctx context.Context, slots []*slot) {
 	}
 	answers, err := l.w.ports.Shadow.Save(ctx, saves)
 	if err != nil {
-		l.w.trouble("redis", err) // committed all the same; no effect starts without a claim
+		l.w.trouble(onRedis, err) // committed all the same; no effect starts without a claim
 		return
 	}
+	l.w.fine(onRedis)
 	for i, s := range of {
 		a := answers[i]
 		if a.Newer > s.state.Seq {
@@ -416,33 +440,66 @@ func (l *lane) later(s *slot, d time.Duration) {
 	s.waiting = max(s.waiting, d)
 }
 
-// definition returns the machine that the run, or the start in hand, needs.
-// If this worker lacks it, the messages go to those who have it.
+// definition returns the machine that the run, or the start whose turn it is,
+// needs. If this worker lacks it, the messages go to those who have it.
 func (l *lane) definition(ctx context.Context, s *slot) *statemachine.Definition {
+	if s.strange == nil && s.state != nil && (s.state.Status.Ended() || s.state.Tomb != nil) {
+		// What has ended is judged without its machine: nothing moves it.
+		return &statemachine.Definition{Name: s.state.Machine, Version: s.state.Version}
+	}
 	name, version, hash := "", 0, ""
-	switch {
-	case s.state != nil:
+	if s.state != nil {
 		name, version, hash = s.state.Machine, s.state.Version, s.state.Def
+	} else if h := s.nextStart(); h != nil {
+		name, version = h.m.Machine, h.m.Version
+	}
+	if def, ok := l.w.catalog.Definition(name, version); ok && s.strange == nil && (hash == "" || hash == def.Hash) {
+		return def
+	}
+	switch {
+	case s.assumed: // a verdict needs a state that was read
+		s.history, s.again = true, true
+	case s.strange != nil:
+		l.leave(ctx, s)
+	case name == "":
+		l.orphans(ctx, s) // messages for a run that does not exist
+	case s.state == nil:
+		l.strangeStart(ctx, s, name, version)
 	default:
 		for _, h := range s.held {
-			if h.m.Kind == queue.Start && !h.spent {
-				name, version = h.m.Machine, h.m.Version
-				break
+			if !h.spent {
+				l.stranger(ctx, s, h, name, version)
 			}
 		}
 	}
-	if name == "" && s.strange == nil {
-		l.orphans(ctx, s) // messages for a run that does not exist
-		return nil
-	}
-	def, ok := l.w.catalog.Definition(name, version)
-	if ok && s.strange == nil && (hash == "" || hash == def.Hash) {
-		return def
-	}
+	return nil
+}
+
+// strangeStart deals with the starts of a machine that this worker lacks; what
+// else is in hand is dealt with in another round.
+func (l *lane) strangeStart(ctx context.Context, s *slot, name string, version int) {
 	for _, h := range s.held {
-		if !h.spent {
-			l.stranger(ctx, s, h, name, version)
+		if h.spent || h.m.Kind != queue.Start || h.m.Machine != name || h.m.Version != version {
+			continue
+		}
+		if l.stranger(ctx, s, h, name, version); !h.spent {
+			return // it could not be stored; all wait
 		}
 	}
-	return nil
+	for _, h := range s.held {
+		s.again = s.again || !h.spent
+	}
+}
+
+// leave hands everything of a run whose record this build cannot read to
+// others. Results in hand are lost with it: their claims run out, and whoever
+// can read the run performs the effects again under the same keys.
+func (l *lane) leave(ctx context.Context, s *slot) {
+	l.log.Error("left a run alone", logkey.Run, s.run, logkey.Error, s.strange)
+	s.results = nil
+	for _, h := range s.held {
+		if !h.spent {
+			l.postpone(ctx, s, h)
+		}
+	}
 }

@@ -20,14 +20,13 @@ import (
 
 // Worker drives the runs of a fleet, together with the others of its kind.
 type Worker struct {
-	cfg         Config
-	ports       Ports
-	catalog     *statemachine.Catalog
-	incarnation string
-	log         *slog.Logger
-	metrics     *metrics
-	health      *health
-	lanes       []*lane
+	cfg     Config
+	ports   Ports
+	catalog *statemachine.Catalog
+	log     *slog.Logger
+	metrics *metrics
+	health  *health
+	lanes   []*lane
 
 	starts  *gate            // starts in hand
 	effects map[string]*gate // effects in hand, by type
@@ -35,24 +34,22 @@ type Worker struct {
 
 	inlineRunning atomic.Int64
 	stop          chan struct{}   // closed when a stop begins
-	gone          chan struct{}   // closed when the lanes are
 	work          context.Context // ends when what is in hand is given up
 	handlers      context.Context // ends when handlers are cancelled
 }
 
-// New returns a worker for a catalogue. Incarnation names the streams it
-// works on; it is part of the ids of letters.
-func New(cfg Config, catalog *statemachine.Catalog, ports Ports, incarnation string) (*Worker, error) {
+// New returns a worker for a catalogue.
+func New(cfg Config, catalog *statemachine.Catalog, ports Ports) (*Worker, error) {
 	cfg = cfg.withDefaults()
 	if err := errors.Join(cfg.validate(), catalog.Check()); err != nil {
 		return nil, err
 	}
 	w := &Worker{
-		cfg: cfg, ports: ports, catalog: catalog, incarnation: incarnation,
+		cfg: cfg, ports: ports, catalog: catalog,
 		log:     cfg.Logger.With(logkey.Component, "worker"),
 		metrics: newMetrics(cfg.Registry), health: newHealth(cfg.Ready),
 		starts: newGate(cfg.InFlight), others: newGate(cfg.InFlight), effects: map[string]*gate{},
-		stop: make(chan struct{}), gone: make(chan struct{}),
+		stop: make(chan struct{}),
 	}
 	for _, e := range catalog.Effects() {
 		n, ok := cfg.QueuedOf[e]
@@ -86,6 +83,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		}
 		return err
 	}
+	w.cfg.Started()
 	var lanes, duties sync.WaitGroup
 	for _, l := range w.lanes {
 		lanes.Go(func() { l.run(work, w.stop) })
@@ -94,9 +92,9 @@ func (w *Worker) Run(ctx context.Context) error {
 		duties.Go(func() { w.puller(ctx, c) })
 	}
 	duties.Go(func() { w.sweeper(ctx) })
-	probing, endProbe := context.WithCancel(work)
-	probe := sync.WaitGroup{}
-	probe.Go(func() { w.probe(probing) })
+	healing, endHeal := context.WithCancel(work)
+	healer := sync.WaitGroup{}
+	healer.Go(func() { w.heal(healing) })
 	w.log.Info("worker started", logkey.Worker, w.cfg.ID)
 
 	<-ctx.Done()
@@ -124,9 +122,8 @@ func (w *Worker) Run(ctx context.Context) error {
 		}
 		break
 	}
-	close(w.gone)
-	endProbe()
-	probe.Wait()
+	endHeal()
+	healer.Wait()
 	w.log.Info("worker stopped", logkey.Worker, w.cfg.ID)
 	return nil
 }
@@ -150,7 +147,7 @@ func (w *Worker) register(ctx context.Context) error {
 		hash := ""
 		err := backoff.Retry(func() (err error) {
 			if hash, err = w.ports.Machines.Register(ctx, d.Name, d.Version, d.Hash); err != nil {
-				w.trouble("nats", fmt.Errorf("register machine %s version %d: %w", d.Name, d.Version, err))
+				w.trouble(onNATS, fmt.Errorf("register machine %s version %d: %w", d.Name, d.Version, err))
 			}
 			return err
 		}, backoff.WithContext(w.cfg.Retry.series(), ctx))
@@ -188,7 +185,7 @@ func (w *Worker) puller(ctx context.Context, c consumer) {
 		messages, err := w.ports.Source.Fetch(ctx, c.name, n, 2*time.Second)
 		c.gate.put(n - len(messages))
 		if err != nil && ctx.Err() == nil {
-			w.trouble("nats", fmt.Errorf("fetch from %s: %w", c.name, err))
+			w.trouble(onNATS, fmt.Errorf("fetch from %s: %w", c.name, err))
 		}
 		for i, m := range messages {
 			if !w.hand(ctx, c.gate, m) {

@@ -23,6 +23,7 @@ const (
 	Path       = "path"
 	Run        = "run_id"
 	Running    = "running"
+	Stack      = "stack"
 	State      = "state"
 	Stream     = "stream"
 	Subject    = "subject"

@@ -15,6 +15,7 @@ import (
 //	<machine> <state> <status> <at> <token>     where the run is since when
 //	@<name> <value> <started> <token>           what a search field says
 //	!                                           the sweep has passed
+//	!<ms> <random>                              a sweep began, and has not ended
 //
 // Every word is a token, so it has no space in it.
 const (

@@ -108,7 +108,7 @@ func TestLoss(t *testing.T) {
 			if got := counts(t, f.Store)["demo step running"]; got != 2 {
 				t.Errorf("%d runs counted before the sweep, want 2", got)
 			}
-			if err := f.SetComplete(t.Context(), f.partition); err != nil {
+			if err := pass(t, f.Store, f.partition); err != nil {
 				t.Fatalf("SetComplete: %v", err)
 			}
 			if got := counts(t, f.Store)["demo step running"]; got != 1 {
@@ -267,13 +267,13 @@ func TestWrongTypesHeal(t *testing.T) {
 		},
 		"sweep": func(t *testing.T, f *fixture) {
 			wrong(t, f, all(f)...)
-			if err := f.SetComplete(t.Context(), f.partition); err != nil {
+			if err := pass(t, f.Store, f.partition); err != nil {
 				t.Errorf("SetComplete: %v", err)
 			}
 			wrong(t, f, f.run)
 			f.save(t, f.last)
 			wrong(t, f, f.run)
-			if err := f.SetComplete(t.Context(), f.partition); err != nil {
+			if err := pass(t, f.Store, f.partition); err != nil {
 				t.Errorf("SetComplete: %v", err)
 			}
 			if got := counts(t, f.Store); len(got) != 0 {
@@ -304,7 +304,7 @@ func TestEndedRunsExpire(t *testing.T) {
 				}
 			}
 			do(t, f.client.Del(t.Context(), f.run, f.list)) // as if they had
-			if err := f.SetComplete(t.Context(), f.partition); err != nil {
+			if err := pass(t, f.Store, f.partition); err != nil {
 				t.Fatalf("SetComplete: %v", err)
 			}
 			if got := counts(t, f.Store); len(got) != 0 {

@@ -17,14 +17,16 @@ var sources embed.FS
 
 // The scripts, by file name.
 const (
-	scriptSave    = "save"
-	scriptClaim   = "claim"
-	scriptRelease = "release"
-	scriptFlushed = "flushed"
-	scriptTail    = "tail"
-	scriptCounts  = "counts"
-	scriptTidy    = "tidy"
-	prelude       = "prelude"
+	scriptSave     = "save"
+	scriptClaim    = "claim"
+	scriptRelease  = "release"
+	scriptFlushed  = "flushed"
+	scriptTail     = "tail"
+	scriptCounts   = "counts"
+	scriptTidy     = "tidy"
+	scriptBegin    = "begin"
+	scriptComplete = "complete"
+	prelude        = "prelude"
 )
 
 // scripts reads all scripts, each with the prelude in front.

@@ -102,7 +102,7 @@ func splitTop(s string) []string {
 
 func TestScriptsAreUsed(t *testing.T) {
 	t.Parallel()
-	named := []string{scriptSave, scriptClaim, scriptRelease, scriptFlushed, scriptTail, scriptCounts, scriptTidy, prelude}
+	named := []string{scriptSave, scriptClaim, scriptRelease, scriptFlushed, scriptTail, scriptCounts, scriptTidy, scriptBegin, scriptComplete, prelude}
 	for name := range readScripts(t) {
 		if !slices.Contains(named, name) {
 			t.Errorf("%s.lua is used by nothing", name)

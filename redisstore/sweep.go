@@ -3,6 +3,7 @@ package redisstore
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"maps"
 	"slices"
@@ -85,19 +86,57 @@ func (s *Store) states(ctx context.Context) ([][]Count, error) {
 // countsPerCall is the length of an answer of counts.lua that is not the last.
 const countsPerCall = 512
 
+// BeginSweep notes that a pass over a partition begins, and returns what
+// SetComplete wants to see at its end. The note is in the index, beside the
+// mark: it is lost with all that the pass has written until then. Any number
+// of passes over one partition may be under way.
+func (s *Store) BeginSweep(ctx context.Context, partition int) (token string, err error) {
+	fail := func(err error) (string, error) {
+		return "", fmt.Errorf("begin the sweep of partition %d: %w", partition, err)
+	}
+	if err := checkPartition(partition); err != nil {
+		return fail(err)
+	}
+	answers, err := s.run(ctx, scriptBegin, nil, []item{{
+		partition: partition, keys: []string{s.keys.index(partition)}, args: []any{rand.Text()},
+	}})
+	if err != nil {
+		return fail(err)
+	}
+	token, ok := answers[0].(string)
+	if !ok {
+		return fail(fmt.Errorf("script %s answered %T", scriptBegin, answers[0]))
+	}
+	return token, nil
+}
+
 // SetComplete notes that the sweep has passed: all runs of the partition have
-// been saved since this Redis was last empty. It also removes what the indexes
-// say of runs that are gone or have moved since they were lost, so a sweeper
-// calls it after every pass.
-func (s *Store) SetComplete(ctx context.Context, partition int) error {
+// been saved since this Redis was last empty. It notes nothing if what
+// BeginSweep noted is gone: then it was emptied during the pass. It also
+// removes what the indexes say of runs that are gone or have moved since they
+// were lost, so a sweeper calls it after every pass.
+func (s *Store) SetComplete(ctx context.Context, partition int, token string) error {
+	if err := checkPartition(partition); err != nil {
+		return fmt.Errorf("note the sweep of partition %d: %w", partition, err)
+	}
 	if err := s.tidy(ctx, partition); err != nil {
 		return fmt.Errorf("tidy the index of partition %d: %w", partition, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
-	defer cancel()
-	err := s.client.ZAdd(ctx, s.keys.index(partition), redis.Z{Member: sweptMark}).Err()
-	if err := wrap(ctx, err); err != nil {
+	if len(token) < 2 || !strings.HasPrefix(token, sweptMark) {
+		return fmt.Errorf("note the sweep of partition %d: %q is no token of BeginSweep", partition, token)
+	}
+	_, err := s.run(ctx, scriptComplete, nil, []item{{
+		partition: partition, keys: []string{s.keys.index(partition)}, args: []any{token},
+	}})
+	if err != nil {
 		return fmt.Errorf("note the sweep of partition %d: %w", partition, err)
+	}
+	return nil
+}
+
+func checkPartition(p int) error {
+	if p < 0 || p >= queue.Partitions {
+		return fmt.Errorf("there are partitions 0 to %d", queue.Partitions-1)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -10,6 +11,125 @@ import (
 	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/worker"
 )
+
+// pass begins and ends a sweep of a partition.
+func pass(t *testing.T, s *Store, partition int) error {
+	t.Helper()
+	token, err := s.BeginSweep(t.Context(), partition)
+	if err != nil {
+		return err
+	}
+	return s.SetComplete(t.Context(), partition, token)
+}
+
+// TestLossInTheMiddleOfASweep loses what a pass wrote before it ends: what it
+// wrote after that is not all there is.
+func TestLossInTheMiddleOfASweep(t *testing.T) {
+	t.Parallel()
+	losses := map[string]func(t *testing.T, c redis.UniversalClient, index string){
+		"everything": func(t *testing.T, c redis.UniversalClient, index string) { do(t, c.FlushAll(t.Context())) },
+		"the index":  func(t *testing.T, c redis.UniversalClient, index string) { do(t, c.Del(t.Context(), index)) },
+		"its type": func(t *testing.T, c redis.UniversalClient, index string) {
+			do(t, c.Set(t.Context(), index, "x", 0))
+		},
+		"everything, and the rest is written": func(t *testing.T, c redis.UniversalClient, index string) {
+			do(t, c.FlushAll(t.Context()))
+			do(t, c.ZAdd(t.Context(), index, redis.Z{Member: "a b c d e"}))
+		},
+	}
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		client := server.Client(t)
+		for name, lose := range losses {
+			do(t, client.FlushAll(t.Context()))
+			s := open(t, client, Options{})
+			const p = 5
+			swept := func() bool {
+				t.Helper()
+				c, err := s.Completeness(t.Context())
+				if err != nil {
+					t.Fatalf("Completeness: %v", err)
+				}
+				return c > 0
+			}
+			for _, before := range []bool{false, true} { // whether an earlier pass had marked it
+				if before {
+					if err := pass(t, s, p); err != nil || !swept() {
+						t.Fatalf("%s: a pass: %v, swept %v", name, err, swept())
+					}
+				}
+				token, err := s.BeginSweep(t.Context(), p)
+				if err != nil {
+					t.Fatalf("%s: BeginSweep: %v", name, err)
+				}
+				lose(t, client, s.keys.index(p))
+				if err := s.SetComplete(t.Context(), p, token); err != nil || swept() {
+					t.Errorf("%s: SetComplete after the loss: %v, swept %v", name, err, swept())
+				}
+			}
+			if err := pass(t, s, p); err != nil || !swept() {
+				t.Errorf("%s: the next pass: %v, swept %v", name, err, swept())
+			}
+		}
+	})
+}
+
+// TestSweepsMayOverlap has several workers sweep one partition; one that died
+// does not hinder them, and what it noted goes after a day.
+func TestSweepsMayOverlap(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		client := server.Client(t)
+		s := open(t, client, Options{})
+		begin := func() string {
+			t.Helper()
+			token, err := s.BeginSweep(t.Context(), 3)
+			if err != nil {
+				t.Fatalf("BeginSweep: %v", err)
+			}
+			return token
+		}
+		one, two := begin(), begin()
+		dead := begin()
+		do(t, client.ZAdd(t.Context(), s.keys.index(3), redis.Z{Member: "!0000000000001 old"}))
+		if one == two {
+			t.Errorf("two passes have the token %s", one)
+		}
+		if got, err := s.Completeness(t.Context()); err != nil || got != 0 {
+			t.Errorf("Completeness = %v, %v before any pass ended", got, err)
+		}
+		for _, token := range []string{one, one, two} {
+			if err := s.SetComplete(t.Context(), 3, token); err != nil {
+				t.Errorf("SetComplete: %v", err)
+			}
+			if got, err := s.Completeness(t.Context()); err != nil || got == 0 {
+				t.Errorf("Completeness = %v, %v after a pass", got, err)
+			}
+		}
+		last := begin()
+		left := client.ZRange(t.Context(), s.keys.index(3), 0, -1).Val()
+		want := []string{sweptMark, dead, last}
+		slices.Sort(want)
+		if !slices.Equal(left, want) {
+			t.Errorf("the index holds %q, want %q", left, want)
+		}
+		if got := counts(t, s); len(got) != 0 {
+			t.Errorf("Counts = %v of no run", got)
+		}
+		for _, bad := range []string{"", sweptMark, "x"} {
+			if err := s.SetComplete(t.Context(), 3, bad); err == nil {
+				t.Errorf("SetComplete took token %q", bad)
+			}
+		}
+		for _, bad := range []int{-1, queue.Partitions} {
+			if _, err := s.BeginSweep(t.Context(), bad); err == nil {
+				t.Errorf("BeginSweep took partition %d", bad)
+			}
+			if err := s.SetComplete(t.Context(), bad, last); err == nil {
+				t.Errorf("SetComplete took partition %d", bad)
+			}
+		}
+	})
+}
 
 func TestCompleteness(t *testing.T) {
 	t.Parallel()
@@ -26,7 +146,7 @@ func TestCompleteness(t *testing.T) {
 		put(t, s, storetest.Stored(t, "a", 1))
 		check("saved", 0)
 		for p := range queue.Partitions {
-			if err := s.SetComplete(t.Context(), p); err != nil {
+			if err := pass(t, s, p); err != nil {
 				t.Fatalf("SetComplete(%d): %v", p, err)
 			}
 			if p == queue.Partitions/4-1 {
@@ -59,7 +179,7 @@ func TestTidyOfManyEntries(t *testing.T) {
 			do(t, client.ZAddNX(t.Context(), s.keys.index(p), redis.Z{Member: stateEntry(storetestRun.Record) + "gone"}))
 			do(t, client.ZAddNX(t.Context(), s.keys.index(p), redis.Z{Member: fieldMark + "site 7 " + formatTime(storetestRun.At) + " gone"}))
 		}
-		if err := s.SetComplete(t.Context(), p); err != nil {
+		if err := pass(t, s, p); err != nil {
 			t.Fatalf("SetComplete: %v", err)
 		}
 		if got := client.ZCard(t.Context(), s.keys.index(p)).Val(); got != 3 {

@@ -48,13 +48,16 @@ type Append struct {
 	Bytes  []byte
 }
 
-// Appended is the settled outcome of an append: exactly one of Seq, Last and
-// Err is set.
+// Appended is the outcome of an append: exactly one of Seq, Last and Err is
+// set. It is settled unless Err is.
 type Appended struct {
 	Seq  uint64               // committed, with this sequence
 	Sent time.Time            // when the bytes that were committed were first sent
 	Last *statemachine.Stored // lost: another record is the run's last
-	Err  error                // ErrTooLarge, ErrUnavailable or ctx's
+	// Err is ErrTooLarge: nothing is stored and never will be; or
+	// ErrUnavailable or ctx's: the outcome is unknown until the run is read,
+	// and a copy that is still on its way may yet be committed.
+	Err error
 }
 
 // Shadow is the Redis copy of runs. It may forget anything at any moment.
@@ -70,9 +73,13 @@ type Shadow interface {
 	// Tail returns items [from, to) of a log, or false if it does not hold
 	// all of them.
 	Tail(ctx context.Context, run, log string, from, to int) ([][]byte, bool, error)
-	// SetComplete notes that every run of a partition was written since the
-	// last loss. Completeness is the share of partitions of which that holds.
-	SetComplete(ctx context.Context, partition int) error
+	// BeginSweep notes that a pass over a partition begins. SetComplete, after
+	// it, notes that every run of the partition was written since the last
+	// loss, unless what BeginSweep noted was lost meanwhile: then runs written
+	// earlier in the pass may be, too, and it notes nothing. Completeness is
+	// the share of partitions of which every run was written.
+	BeginSweep(ctx context.Context, partition int) (token string, err error)
+	SetComplete(ctx context.Context, partition int, token string) error
 	Completeness(ctx context.Context) (float64, error)
 }
 

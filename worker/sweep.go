@@ -62,6 +62,10 @@ func rest(ctx context.Context, d time.Duration) bool {
 }
 
 func (w *Worker) sweepPartition(ctx context.Context, partition int) error {
+	token, err := w.ports.Shadow.BeginSweep(ctx, partition)
+	if err != nil {
+		w.trouble(onRedis, err)
+	}
 	var batch []*statemachine.Stored
 	var errs []error
 	for r, err := range w.ports.Log.Sweep(ctx, partition) {
@@ -83,7 +87,10 @@ func (w *Worker) sweepPartition(ctx context.Context, partition int) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	if err := w.ports.Shadow.SetComplete(ctx, partition); err != nil {
+	if token == "" {
+		return nil
+	}
+	if err := w.ports.Shadow.SetComplete(ctx, partition, token); err != nil {
 		w.trouble(onRedis, err)
 	}
 	return nil

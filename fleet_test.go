@@ -153,7 +153,7 @@ func realServers(t testing.TB) *fleet {
 }
 
 // join connects to a fleet as its producers do.
-func join(t testing.TB, url string, provision bool) *fleet {
+func join(t testing.TB, url string, provisioned bool) *fleet {
 	t.Helper()
 	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.ReconnectWait(50*time.Millisecond))
 	if err != nil {
@@ -164,11 +164,8 @@ func join(t testing.TB, url string, provision bool) *fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if provision {
-		wait := 1500 * time.Millisecond
-		if _, err := natsqueue.Provision(t.Context(), nc, natsqueue.Topology{Effects: catalog(t, t.TempDir()).Effects(), AckWait: wait, EffectAckWait: wait}); err != nil {
-			t.Fatal(err)
-		}
+	if provisioned {
+		provision(t, nc)
 	}
 	f := &fleet{t: t, nc: nc, js: js}
 	eventually(t, 30*time.Second, "the streams", func() bool {
@@ -177,6 +174,15 @@ func join(t testing.TB, url string, provision bool) *fleet {
 	})
 	t.Cleanup(func() { _ = f.queue.Close() })
 	return f
+}
+
+// provision makes the streams and consumers of a fleet with the quick times.
+func provision(t testing.TB, nc *nats.Conn) {
+	t.Helper()
+	wait := 1500 * time.Millisecond
+	if _, err := natsqueue.Provision(t.Context(), nc, natsqueue.Topology{Effects: catalog(t, t.TempDir()).Effects(), AckWait: wait, EffectAckWait: wait}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // catalog is what the shipped worker can do.

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
@@ -174,6 +175,7 @@ func (p *Process) Run(ctx context.Context) (err error) {
 	if before := p.store.Before(); before != "" && before != p.incarnation {
 		duties.Go(func() { p.clear(ctx, before) })
 	}
+	duties.Go(func() { p.guard(ctx) })
 	err = w.Run(ctx)
 	cancel() // the duties, too
 	if cause := fatal.Load(); err == nil && cause != nil {
@@ -304,9 +306,18 @@ func (p *Process) connectRedis(ctx context.Context, incarnation string) (err err
 	}
 	p.closers = append(p.closers, closer{"redis connection", p.redis.Close})
 	return p.await(ctx, "redis", func(ctx context.Context) (err error) {
-		p.store, err = redisstore.Open(ctx, p.redis, redisstore.Options{Prefix: p.cfg.Prefix, Incarnation: incarnation, EndedTTL: p.cfg.Retention.Ended})
+		p.store, err = redisstore.Open(ctx, p.redis, redisstore.Options{Prefix: p.cfg.Prefix, Incarnation: incarnation, EndedTTL: p.endedFor()})
 		return err
 	})
+}
+
+// endedFor is how long the copies of ended runs stay. The stand-in holds them
+// in this process, at some 20 KB each, and HISTORY is close by: not for long.
+func (p *Process) endedFor() time.Duration {
+	if p.servers != nil {
+		return min(p.cfg.Retention.Ended, 5*time.Minute)
+	}
+	return p.cfg.Retention.Ended
 }
 
 // quietRedis sends what the client says of its own accord to the log; what

@@ -146,6 +146,8 @@ func TestBadStarts(t *testing.T) {
 		{name: "unknown field", machine: "kitchensink", body: `{"stepz":[]}`, class: "invalid_input", cause: "stepz"},
 		{name: "unknown effect", machine: "kitchensink", body: `{"steps":[{"do":"nosuch"}]}`, class: "refused", cause: `"nosuch"`},
 		{name: "too large for a run", machine: "kitchensink", body: `{"steps":[{"do":"noop","input":"` + strings.Repeat("x", 150<<10) + `"}]}`, class: "too_large", cause: "limit"},
+		{name: "nested too deep", machine: "kitchensink", body: `{"steps":[{"do":"noop","input":` + strings.Repeat("[", 9990) + strings.Repeat("]", 9990) + `}]}`, class: "too_large", cause: "levels"},
+		{name: "nested beyond JSON", machine: "kitchensink", body: strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000), class: "malformed", cause: "depth"},
 		{name: "id of 5000 characters", machine: "kitchensink", header: map[string]string{"Pawl-Run-Id": strings.Repeat("x", 5000)}, body: oneNoop, class: "malformed", cause: "256"},
 		{name: "unknown version", machine: "kitchensink", header: map[string]string{"Pawl-Machine-Version": "7"}, body: oneNoop, class: "unknown_version", cause: "7"},
 		{name: "version that is no number", machine: "kitchensink", header: map[string]string{"Pawl-Machine-Version": "new"}, body: oneNoop, class: "malformed", cause: "new"},

@@ -97,3 +97,29 @@ func TestThreeMistakesAreThreeLines(t *testing.T) {
 		t.Errorf("exit code %d, want 2", code)
 	}
 }
+
+// HISTORY is deleted, and made anew, under a worker that runs: the worker says
+// so, is not ready, and ends; it answers no new start from what it knew of the
+// old stream. The next one works on the new stream.
+func TestHistoryMadeAnewEndsTheProcess(t *testing.T) {
+	f := realServers(t)
+	httpAddr := freeAddr(t)
+	p := startProcess(t, env(f.env, map[string]string{"PAWL_HTTP_ADDR": httpAddr}))
+	f.start("kitchensink", "before", oneNoop)
+	f.ended("before")
+	if err := f.js.DeleteStream(t.Context(), "PAWL_HISTORY"); err != nil {
+		t.Fatal(err)
+	}
+	<-p.done
+	if code := p.cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(p.log.String(), "PAWL_HISTORY is missing") {
+		t.Errorf("exit code %d, want 1 and a line that names the stream:\n%s", code, p.log.tail(2000))
+	}
+	provision(t, f.nc)
+	g := join(t, f.env["PAWL_NATS_URL"], false)
+	g.env = f.env
+	startProcess(t, f.env)
+	g.start("kitchensink", "before", oneNoop) // new to this stream
+	if r := g.ended("before"); r.Rev != 2 {
+		t.Errorf("%s", describe(r))
+	}
+}

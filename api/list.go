@@ -38,7 +38,7 @@ func (f *Filter) Matches(r *statemachine.Record) bool {
 type Listing struct {
 	Runs       []Row `json:"runs"`       // those that moved last come first
 	Matched    int   `json:"matched"`    // how many there are, Limit or not
-	Unreadable int   `json:"unreadable"` // runs whose record a newer build wrote
+	Unreadable int   `json:"unreadable"` // runs whose last record this build cannot read
 }
 
 // Row is a run in a list.

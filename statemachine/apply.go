@@ -12,6 +12,9 @@ func (f *Fold) take(e *Event) error {
 	if err != nil {
 		return &FaultError{Class: ClassInvalidInput, State: f.rec.To, Err: err}
 	}
+	if err := depthWithin("value", body); err != nil {
+		return err
+	}
 	if e.Kind == EventStart {
 		err = f.start(e, body)
 	} else {

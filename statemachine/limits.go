@@ -15,6 +15,7 @@ const (
 	MaxID      = 256       // a run id, the id of a signal, a business key
 	MaxMessage = 2 << 10   // the message of a cause
 
+	MaxDepth   = 1000 // levels of a JSON value; readers of JSON stop at 10,000, and a record adds some
 	MaxApplied = 1024 // ids of signals and commands remembered
 	MaxIndexes = 8    // index fields of a machine
 	MaxMoves   = 1000 // moves between states in one event
@@ -25,19 +26,49 @@ const (
 
 // LimitError says which size was exceeded.
 type LimitError struct {
-	What string // "data", "record", "inbox", "pending and outbox", "value", "key", "id", "name", "index <field>"
-	Size int    // bytes
+	What string // "data", "record", "value nested", "inbox", "pending and outbox", "value", "key", "id", "name", "index <field>"
+	Size int    // in Unit
 	Max  int
+	Unit string // "" for bytes
 }
 
 func (e *LimitError) Error() string {
-	return fmt.Sprintf("%s of %d bytes exceeds the limit of %d bytes", e.What, e.Size, e.Max)
+	unit := e.Unit
+	if unit == "" {
+		unit = "bytes"
+	}
+	return fmt.Sprintf("%s of %d %s exceeds the limit of %d %s", e.What, e.Size, unit, e.Max, unit)
 }
 
 // within returns a *LimitError if size is above the limit.
 func within(what string, size, most int) error {
 	if size > most {
 		return &LimitError{What: what, Size: size, Max: most}
+	}
+	return nil
+}
+
+// depthWithin returns a *LimitError if a JSON value is nested too deep. The
+// value is known to be JSON.
+func depthWithin(what string, v []byte) error {
+	if len(v) <= MaxDepth { // nearly all of them
+		return nil
+	}
+	depth, inString := 0, false
+	for i := 0; i < len(v); i++ {
+		switch c := v[i]; {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '[' || c == '{':
+			if depth++; depth > MaxDepth {
+				return &LimitError{What: what + " nested", Size: depth, Max: MaxDepth, Unit: "levels"}
+			}
+		case c == ']' || c == '}':
+			depth--
+		}
 	}
 	return nil
 }

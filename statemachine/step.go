@@ -122,6 +122,9 @@ func (s *step) store() error {
 	if err != nil {
 		return s.fault(ClassInvalidData, err)
 	}
+	if err := depthWithin("data", data); err != nil {
+		return err
+	}
 	f.rec.Data = data
 	return s.index()
 }

@@ -89,7 +89,7 @@ func (l *lane) foldMessage(ctx context.Context, s *slot, f *statemachine.Fold, o
 		out.held = append(out.held, h)
 	case out.events() > 0:
 		out.more = true
-	case s.assumed: // a verdict needs a state that was read
+	case s.assumed || !s.read && s.sent.IsZero(): // a verdict needs a state that HISTORY bears out
 		s.history, s.again = true, true
 	case err != nil:
 		l.refuse(ctx, s, h, err)

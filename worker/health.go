@@ -44,7 +44,7 @@ type sickness struct {
 
 // trialTime is how long nothing must fail before a dependency that nobody
 // needed meanwhile is taken to be well.
-const trialTime = 5 * time.Second
+const trialTime = 2 * time.Second
 
 func newHealth(notice func(string, error)) *health {
 	return &health{sick: map[string]*sickness{}, cond: make(chan struct{}), notice: notice}
@@ -63,7 +63,7 @@ func (h *health) fail(name string, err error) (news bool) {
 	s := h.sick[name]
 	news = s == nil
 	if news {
-		s = &sickness{waits: Retry{Initial: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Max: 10 * time.Second}.series()}
+		s = &sickness{waits: Retry{Initial: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Max: 3 * time.Second}.series()}
 		h.sick[name] = s
 	}
 	s.err, s.trial = err, time.Time{}

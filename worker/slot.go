@@ -20,6 +20,7 @@ type slot struct {
 	sent    time.Time            // when the append of state was sent, if this lane did
 	history bool                 // the next load must read HISTORY
 	read    bool                 // in this turn HISTORY was read, from the leader
+	behind  bool                 // HISTORY's leader knows less of the run than its copy does
 	strange error                // why the run cannot be worked on here: its format or machine is unknown
 
 	held    []*held

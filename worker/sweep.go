@@ -72,6 +72,7 @@ func (w *Worker) sweepPartition(ctx context.Context, partition int) error {
 		switch {
 		case errors.Is(err, statemachine.ErrFormat):
 			w.metrics.sweeps.WithLabelValues("strange").Inc()
+			w.log.Error("left a run alone: its last record cannot be read", logkey.Partition, partition, logkey.Error, err)
 			continue
 		case err != nil:
 			return err

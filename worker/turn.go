@@ -2,14 +2,11 @@ package worker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"math/rand/v2"
 	"time"
 
 	"github.com/pawlrun/pawl/internal/logkey"
-	"github.com/pawlrun/pawl/outbox"
-	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
 )
 
@@ -110,7 +107,14 @@ func (l *lane) load(ctx context.Context, slots []*slot) bool {
 			l.repair(ctx, missing)
 		}
 	}
-	return l.lookAll(ctx, deep, func(s *slot, r *statemachine.Stored) { s.history, s.read = false, true; l.found(s, r) }) && l.repair(ctx, deep)
+	return l.lookAll(ctx, deep, l.lookedUp) && l.repair(ctx, deep)
+}
+
+// lookedUp takes what the leader of HISTORY says.
+func (l *lane) lookedUp(s *slot, r *statemachine.Stored) {
+	s.history, s.read = false, true
+	s.behind = s.state != nil && (r == nil || r.Seq < s.state.Seq)
+	l.found(s, r)
 }
 
 // found takes what HISTORY says.
@@ -163,69 +167,15 @@ func (l *lane) lookAll(ctx context.Context, slots []*slot, then func(*slot, *sta
 	return ok
 }
 
-// flush publishes the outboxes of the slots' states, unless that is known to
-// be done, and notes it.
-func (l *lane) flush(ctx context.Context, slots []*slot) {
-	var items []outbox.Item
-	var of []*slot
-	for _, s := range slots {
-		if s.isFlushed() {
-			continue
-		}
-		for _, it := range outbox.Items(s.state) {
-			items, of = append(items, it), append(of, s)
-		}
-	}
-	if len(items) == 0 {
-		return
-	}
-	failed := map[*slot]bool{}
-	for i, err := range l.w.ports.Mail.Publish(ctx, items) {
-		switch {
-		case err == nil:
-		case items[i].Entry.Kind == statemachine.EntryLetter: // a full DLQ holds this run, not the worker
-			failed[of[i]] = true
-			l.log.Error("could not store a letter", logkey.Run, of[i].run, logkey.Error, err)
-		default:
-			failed[of[i]] = true
-			l.w.trouble(onNATS, err)
-		}
-	}
-	var hints []Hint
-	for _, s := range of {
-		if failed[s] || s.flushed == s.state.Txid {
-			continue
-		}
-		s.flushed = s.state.Txid
-		hints = append(hints, Hint{Run: s.run, Txid: s.state.Txid})
-	}
-	for i, it := range items {
-		if it.Entry.Kind == statemachine.EntryLetter && !failed[of[i]] {
-			l.w.metrics.letters.WithLabelValues("effect", classOfLetter(it.Entry.Body)).Inc()
-		}
-	}
-	if len(hints) == 0 {
-		return
-	}
-	if err := l.w.ports.Shadow.Flushed(ctx, hints); err != nil {
-		l.w.trouble(onRedis, err) // the next one to load the run flushes again
-	}
-}
-
-// classOfLetter is the class that the letter of an effect names.
-func classOfLetter(body []byte) string {
-	var letter statemachine.Letter
-	if err := json.Unmarshal(body, &letter); err != nil {
-		return statemachine.ClassError
-	}
-	return letter.Class
-}
-
 // foldSlot folds what is at hand into the run's next record, if there is
 // anything to fold.
 func (l *lane) foldSlot(ctx context.Context, s *slot) {
 	if !s.isFlushed() {
 		l.later(s, l.w.cfg.beat()) // its outbox first (I5)
+		return
+	}
+	if s.behind {
+		l.ahead(ctx, s)
 		return
 	}
 	def := l.definition(ctx, s)
@@ -438,68 +388,4 @@ func (l *lane) later(s *slot, d time.Duration) {
 		l.due[s.run] = s
 	}
 	s.waiting = max(s.waiting, d)
-}
-
-// definition returns the machine that the run, or the start whose turn it is,
-// needs. If this worker lacks it, the messages go to those who have it.
-func (l *lane) definition(ctx context.Context, s *slot) *statemachine.Definition {
-	if s.strange == nil && s.state != nil && (s.state.Status.Ended() || s.state.Tomb != nil) {
-		// What has ended is judged without its machine: nothing moves it.
-		return &statemachine.Definition{Name: s.state.Machine, Version: s.state.Version}
-	}
-	name, version, hash := "", 0, ""
-	if s.state != nil {
-		name, version, hash = s.state.Machine, s.state.Version, s.state.Def
-	} else if h := s.nextStart(); h != nil {
-		name, version = h.m.Machine, h.m.Version
-	}
-	if def, ok := l.w.catalog.Definition(name, version); ok && s.strange == nil && (hash == "" || hash == def.Hash) {
-		return def
-	}
-	switch {
-	case s.assumed: // a verdict needs a state that was read
-		s.history, s.again = true, true
-	case s.strange != nil:
-		l.leave(ctx, s)
-	case name == "":
-		l.orphans(ctx, s) // messages for a run that does not exist
-	case s.state == nil:
-		l.strangeStart(ctx, s, name, version)
-	default:
-		for _, h := range s.held {
-			if !h.spent {
-				l.stranger(ctx, s, h, name, version)
-			}
-		}
-	}
-	return nil
-}
-
-// strangeStart deals with the starts of a machine that this worker lacks; what
-// else is in hand is dealt with in another round.
-func (l *lane) strangeStart(ctx context.Context, s *slot, name string, version int) {
-	for _, h := range s.held {
-		if h.spent || h.m.Kind != queue.Start || h.m.Machine != name || h.m.Version != version {
-			continue
-		}
-		if l.stranger(ctx, s, h, name, version); !h.spent {
-			return // it could not be stored; all wait
-		}
-	}
-	for _, h := range s.held {
-		s.again = s.again || !h.spent
-	}
-}
-
-// leave hands everything of a run whose record this build cannot read to
-// others. Results in hand are lost with it: their claims run out, and whoever
-// can read the run performs the effects again under the same keys.
-func (l *lane) leave(ctx context.Context, s *slot) {
-	l.log.Error("left a run alone", logkey.Run, s.run, logkey.Error, s.strange)
-	s.results = nil
-	for _, h := range s.held {
-		if !h.spent {
-			l.postpone(ctx, s, h)
-		}
-	}
 }

@@ -66,7 +66,7 @@ func (a *app) list(ctx context.Context, filter api.Filter) error {
 		return err
 	}
 	if l.Unreadable > 0 {
-		fmt.Fprintf(a.Stderr, "%d runs were written by a newer build and cannot be read by this one\n", l.Unreadable)
+		fmt.Fprintf(a.Stderr, "%d runs have a last record that this build cannot read: a newer build wrote it, or it is damaged\n", l.Unreadable)
 	}
 	if a.JSON() {
 		array := a.PrintArray()

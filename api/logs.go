@@ -19,7 +19,7 @@ import (
 //	chunk ◀─ chunk ◀─ Head   adds of the records after After
 func (a *Answers) logs(ctx context.Context, r *statemachine.Stored, n int) (map[string]Items, error) {
 	if len(r.Logs) == 0 {
-		return nil, nil
+		return map[string]Items{}, nil
 	}
 	fresh, err := a.unsealed(ctx, r)
 	if err != nil {

@@ -17,15 +17,15 @@ type Run struct {
 	State    string              `json:"state"`
 	Status   statemachine.Status `json:"status"`
 	Revision uint64              `json:"revision"`
-	Error    *statemachine.Cause `json:"error,omitempty"` // why it failed or is parked
+	Error    *statemachine.Cause `json:"error"` // why it failed or is parked; null if neither
 	Started  time.Time           `json:"started"`
 	Updated  time.Time           `json:"updated"`
 	// Data is the machine's data. A log in it is {"$log": name, "to": count},
 	// its items are in Logs; a value over 8 KB in it is as it was given.
-	Data json.RawMessage `json:"data,omitempty"`
+	Data json.RawMessage `json:"data"`
 	// Logs are the items of the logs, oldest first. An item over 8 KB is
 	// {"$blob": hash, "size": bytes}.
-	Logs map[string]Items `json:"logs,omitempty"`
+	Logs map[string]Items `json:"logs"`
 	// Counts is how many items each log has, given in Logs or not.
 	Counts  map[string]int    `json:"log_counts,omitempty"`
 	Pending []Pending         `json:"pending"`

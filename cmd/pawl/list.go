@@ -37,6 +37,9 @@ record of every run of the fleet.`,
 			if status != "" && !slices.Contains(statuses(), status) {
 				return cli.UsageErrorf("it is one of "+strings.Join(statuses(), ", "), "--status %q is no status", status)
 			}
+			if f.Machine != "" && !machineName.MatchString(f.Machine) {
+				return cli.UsageErrorf("pawl machine ls", "--machine %q is no name of a machine", f.Machine)
+			}
 			if f.Limit < 0 {
 				return cli.UsageErrorf("0 is all of them", "--limit is %d", f.Limit)
 			}

@@ -87,6 +87,13 @@ func startArgs(cmd *cobra.Command, args []string) error {
 	if !machineName.MatchString(args[0]) {
 		return fmt.Errorf("%q is no name of a machine", args[0])
 	}
+	// An empty value is a variable that was not set, not a wish for the default.
+	if id := cmd.Flags().Lookup("id"); id.Changed && id.Value.String() == "" {
+		return errors.New("--id is empty: leave it off to have an id made")
+	}
+	if version := cmd.Flags().Lookup("version"); version.Changed && version.Value.String() == "0" {
+		return errors.New("--version is a number from 1: leave it off for the highest")
+	}
 	return nil
 }
 

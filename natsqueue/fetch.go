@@ -31,24 +31,28 @@ type Source struct {
 	*link
 
 	mu      sync.Mutex
-	pullers map[string][]*puller // idle, by consumer
-	heard   map[string]time.Time // when a consumer last gave an answer
+	pullers map[string][]*puller   // idle, by consumer
+	surplus map[string][]*nats.Msg // delivered, and more than was asked for
+	heard   map[string]time.Time   // when a consumer last gave an answer
 	closed  bool
 }
 
 var _ worker.Source = (*Source)(nil)
 
 // Fetch implements worker.Source. It returns as soon as there is anything, and
-// nothing without an error when there is nothing. Messages come with an error
-// only if ctx ended: they are to be answered all the same.
+// nothing without an error when there is nothing; never more than n. Messages
+// come with an error only if ctx ended: they are to be answered all the same.
 func (s *Source) Fetch(ctx context.Context, consumer string, n int, wait time.Duration) ([]queue.Message, error) {
 	name, err := streamOf(consumer)
 	if err != nil {
 		return nil, err
 	}
+	if n <= 0 {
+		return nil, nil
+	}
 	deadline := time.Now().Add(wait)
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
-		msgs, err := s.fetch(ctx, consumer, name, max(1, min(n, mostFetch)), time.Until(deadline))
+		msgs, err := s.fetch(ctx, consumer, name, min(n, mostFetch), time.Until(deadline))
 		if err == nil || ctx.Err() == nil && (len(msgs) > 0 || errors.Is(err, errSilent) && s.recent(consumer)) {
 			return msgs, nil // trouble comes again at the next fetch
 		}
@@ -81,12 +85,7 @@ func (s *Source) fetch(ctx context.Context, consumer, name string, n int, wait t
 			return nil, err
 		}
 	}
-	p, err := s.puller(consumer, s.subj.stream(name))
-	if err != nil {
-		return nil, err
-	}
-	msgs, err := p.fetch(ctx, n, wait)
-	s.release(consumer, p, len(msgs) > 0 || err == nil && !p.open)
+	msgs, err := s.deliveries(ctx, consumer, s.subj.stream(name), n, wait)
 	out := make([]queue.Message, 0, len(msgs))
 	for _, m := range msgs {
 		out = append(out, s.read(m, incarnation))
@@ -94,25 +93,74 @@ func (s *Source) fetch(ctx context.Context, consumer, name string, n int, wait t
 	return out, err
 }
 
-func (s *Source) puller(consumer, stream string) (*puller, error) {
+// deliveries are up to n messages of a consumer: what is left over from
+// before, or else a pull's. A pull that was made for more and then given up
+// may bring more than n.
+func (s *Source) deliveries(ctx context.Context, consumer, stream string, n int, wait time.Duration) ([]*nats.Msg, error) {
+	p, msgs, err := s.puller(consumer, stream, n)
+	if err != nil || len(msgs) > 0 {
+		return msgs, err
+	}
+	msgs, err = p.fetch(ctx, n, wait)
+	s.release(consumer, p, len(msgs) > 0 || err == nil && !p.open)
+	if len(msgs) > n {
+		s.keep(consumer, msgs[n:])
+		msgs = msgs[:n]
+	}
+	return msgs, err
+}
+
+// keep holds messages for the next fetch. Once the queue is closed there is
+// none, and they are given back.
+func (s *Source) keep(consumer string, msgs []*nats.Msg) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		s.giveBack(msgs)
+		return
+	}
+	s.surplus[consumer] = append(s.surplus[consumer], msgs...)
+}
+
+// giveBack returns messages to the broker; those it does not get back so come
+// again when their AckWait is over.
+func (s *Source) giveBack(msgs []*nats.Msg) {
+	for _, m := range msgs {
+		d := delivery{nc: s.nc, reply: m.Reply}
+		if err := d.Nak(0); err != nil {
+			s.opts.Logger.Debug("message not given back", "subject", m.Subject, "error", err)
+		}
+	}
+}
+
+// puller is a puller for a consumer, or up to n messages that are there
+// already.
+func (s *Source) puller(consumer, stream string, n int) (*puller, []*nats.Msg, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	idle := slices.DeleteFunc(s.pullers[consumer], func(p *puller) bool {
 		if lost := p.open && isClosed(p.cut); lost {
+			s.surplus[consumer] = append(s.surplus[consumer], p.taken()...)
 			p.close()
 			return true
 		}
 		return false
 	})
 	s.pullers[consumer] = idle
+	if kept := s.surplus[consumer]; len(kept) > 0 {
+		n = min(n, len(kept))
+		s.surplus[consumer] = slices.Clone(kept[n:])
+		return nil, kept[:n:n], nil
+	}
 	if len(idle) == 0 {
-		return newPuller(s.link, stream, consumer)
+		p, err := newPuller(s.link, stream, consumer)
+		return p, nil, err
 	}
 	// One with an open pull first: it may have messages.
 	i := max(0, slices.IndexFunc(idle, func(p *puller) bool { return p.open }))
 	p := idle[i]
 	s.pullers[consumer] = slices.Delete(idle, i, i+1)
-	return p, nil
+	return p, nil, nil
 }
 
 // release keeps a puller for the next fetch, unless its subscription has
@@ -124,6 +172,9 @@ func (s *Source) release(consumer string, p *puller, answered bool) {
 		s.heard[consumer] = time.Now()
 	}
 	if p.spent || s.closed {
+		if p.open && !p.spent {
+			s.giveBack(p.abandon())
+		}
 		p.close()
 		return
 	}
@@ -154,9 +205,17 @@ func (s *Source) close() error {
 	s.closed = true
 	for name, idle := range s.pullers {
 		for _, p := range idle {
+			if p.open {
+				s.giveBack(p.abandon())
+				continue
+			}
 			p.close()
 		}
 		delete(s.pullers, name)
+	}
+	for name, msgs := range s.surplus {
+		s.giveBack(msgs)
+		delete(s.surplus, name)
 	}
 	return nil
 }
@@ -287,6 +346,11 @@ func (p *puller) abandon() []*nats.Msg {
 	if p.sub.Drain() != nil || p.nc.FlushTimeout(drainWait) != nil {
 		p.close()
 	}
+	return p.taken()
+}
+
+// taken is what was delivered and not looked at yet.
+func (p *puller) taken() []*nats.Msg {
 	var got []*nats.Msg
 	for {
 		select {

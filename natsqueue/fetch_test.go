@@ -409,3 +409,124 @@ func TestFetchFromNobody(t *testing.T) {
 		t.Error("fetch from a consumer that no fleet has gave no error")
 	}
 }
+
+// contextEnded is a context that has ended.
+func contextEnded(t *testing.T) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
+}
+
+// TestFetchNeverReturnsMoreThanAsked has a pull for ten be open when three are
+// asked for, and the connection break, or the caller give up: what is more
+// comes with the next fetch, long before its AckWait is over.
+func TestFetchNeverReturnsMoreThanAsked(t *testing.T) {
+	t.Parallel()
+	const many = 10
+	setup := func(t *testing.T) (*fleet, *Queue, *natstest.Proxy) {
+		n := natstest.One(t)
+		f := newFleet(t, n.Conn(), Topology{AckWait: time.Hour}, brisk())
+		proxy := natstest.NewProxy(t, n.Addr())
+		nc, err := Connect(Config{URL: proxy.URL()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(nc.Close)
+		q := opened(t, nc, brisk())
+		if msgs, err := q.Source.Fetch(t.Context(), ConsumerStart, 1, 0); err != nil || len(msgs) != 0 {
+			t.Fatalf("fetch of nothing: %v, %v", msgs, err)
+		}
+		for i := range many {
+			f.publish("pawl.start.sink", map[string]string{"Pawl-Run-Id": fmt.Sprint(i)}, `{}`)
+		}
+		p, _, err := q.Source.puller(ConsumerStart, "PAWL_START", many)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.request(2*many, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		natstest.Await(t, "the messages", func() bool { return len(p.msgs) >= many })
+		q.Source.release(ConsumerStart, p, true)
+		return f, q, proxy
+	}
+	all := func(t *testing.T, q *Queue, seen map[string]bool) {
+		t.Helper()
+		for len(seen) < many {
+			msgs, err := q.Source.Fetch(t.Context(), ConsumerStart, 3, 5*time.Second)
+			if err != nil || len(msgs) == 0 || len(msgs) > 3 {
+				t.Fatalf("fetch: %d messages after %d, %v", len(msgs), len(seen), err)
+			}
+			for _, m := range msgs {
+				if seen[m.Run] {
+					t.Errorf("run %s came twice", m.Run)
+				}
+				seen[m.Run] = true
+				if err := m.Ack(); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
+	t.Run("disconnected", func(t *testing.T) {
+		t.Parallel()
+		f, q, proxy := setup(t)
+		cut := q.link.mux.broken()
+		proxy.Cut()
+		<-cut
+		natstest.Await(t, "the connection", q.link.nc.IsConnected)
+		all(t, q, map[string]bool{})
+		natstest.Await(t, "all to be acked", func() bool { return f.messages(streamStart) == 0 })
+	})
+	t.Run("given up", func(t *testing.T) {
+		t.Parallel()
+		_, q, _ := setup(t)
+		seen := map[string]bool{}
+		for range 4 {
+			ctx := contextEnded(t)
+			msgs, err := q.Source.Fetch(ctx, ConsumerStart, 3, time.Minute)
+			if len(msgs) > 3 || len(msgs) == 0 && err == nil {
+				t.Fatalf("fetch given up: %d messages, %v", len(msgs), err)
+			}
+			for _, m := range msgs {
+				seen[m.Run] = true
+			}
+		}
+		all(t, q, seen)
+	})
+	t.Run("closed", func(t *testing.T) {
+		t.Parallel()
+		f, q, _ := setup(t)
+		if err := q.Source.close(); err != nil {
+			t.Fatal(err)
+		}
+		all(t, f.q, map[string]bool{})
+	})
+	t.Run("closed with a surplus", func(t *testing.T) {
+		t.Parallel()
+		f, q, _ := setup(t)
+		ctx := contextEnded(t)
+		seen := map[string]bool{}
+		msgs, err := q.Source.Fetch(ctx, ConsumerStart, 3, time.Minute)
+		if len(msgs) > 3 {
+			t.Fatalf("fetch given up: %d messages, %v", len(msgs), err)
+		}
+		for _, m := range msgs {
+			seen[m.Run] = true
+		}
+		if err := q.Source.close(); err != nil {
+			t.Fatal(err)
+		}
+		all(t, f.q, seen)
+	})
+	t.Run("none", func(t *testing.T) {
+		t.Parallel()
+		_, q, _ := setup(t)
+		for _, n := range []int{0, -1} {
+			if msgs, err := q.Source.Fetch(t.Context(), ConsumerStart, n, 0); err != nil || len(msgs) != 0 {
+				t.Errorf("fetch of %d: %d messages, %v", n, len(msgs), err)
+			}
+		}
+		all(t, q, map[string]bool{})
+	})
+}

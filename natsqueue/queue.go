@@ -137,7 +137,7 @@ func Open(ctx context.Context, nc *nats.Conn, opts Options) (*Queue, error) {
 	l.group = opts.Group == GroupAlways || opts.Group == GroupAuto && opts.SyncAlways && info.Config.Replicas == 1
 	q.Log = &Log{l}
 	q.Blobs = &Blobs{l}
-	q.Source = &Source{link: l, pullers: map[string][]*puller{}, heard: map[string]time.Time{}}
+	q.Source = &Source{link: l, pullers: map[string][]*puller{}, surplus: map[string][]*nats.Msg{}, heard: map[string]time.Time{}}
 	q.Publisher = &Publisher{l}
 	q.Letters = &Letters{l}
 	q.Ledger = &Ledger{l}

@@ -21,9 +21,9 @@ var _ archive.History = Archive{}
 func (q *Queue) Archive() Archive { return Archive{q.Log} }
 
 // Bury implements archive.History.
-func (a Archive) Bury(ctx context.Context, tomb *statemachine.Sealed, ttl time.Duration) (bool, error) {
+func (a Archive) Bury(ctx context.Context, tomb *statemachine.Sealed, life time.Duration) (bool, error) {
 	open := a.attempts([]worker.Append{{Record: tomb.Record, Bytes: tomb.Bytes}})
-	open[0].msg.Header[headerTTL] = []string{ttl.Truncate(time.Second).String()}
+	open[0].msg.Header[headerTTL] = []string{ttl(life)}
 	out := make([]worker.Appended, 1)
 	a.settleAll(ctx, open, out)
 	return out[0].Err == nil && out[0].Last == nil, out[0].Err

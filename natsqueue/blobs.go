@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -20,6 +21,9 @@ const (
 	blobChunk  = 512 << 10
 	blobFlight = 32 // chunks under way at once: 16 MB
 	mostBlob   = 64 << 20
+	// blobMargin is how much later than what refers to them chunks expire:
+	// they are put before it.
+	blobMargin = time.Minute
 )
 
 // The headers of a chunk. The sum is over the whole blob, whatever its hash in
@@ -42,7 +46,7 @@ var _ worker.Blobs = (*Blobs)(nil)
 // Put implements worker.Blobs.
 func (b *Blobs) Put(ctx context.Context, run string, blobs map[string][]byte) error {
 	for _, hash := range slices.Sorted(maps.Keys(blobs)) {
-		if err := b.putBlob(ctx, runPart(run), hash, blobs[hash]); err != nil {
+		if err := b.putBlob(ctx, runPart(run), hash, blobs[hash], 0); err != nil {
 			return fmt.Errorf("put blob of run %s: %w", quoted(run), err)
 		}
 	}
@@ -80,8 +84,9 @@ func (l *link) purge(ctx context.Context, owner string) error {
 }
 
 // putBlob stores each chunk that is not there. Chunks that are there were put
-// by somebody who put the same bytes.
-func (l *link) putBlob(ctx context.Context, owner, hash string, data []byte) error {
+// by somebody who put the same bytes. Those that are to expire are put in any
+// case, since what refers to them would outlive the ones before.
+func (l *link) putBlob(ctx context.Context, owner, hash string, data []byte, life time.Duration) error {
 	if !opaqueRE.MatchString(hash) {
 		return fmt.Errorf("%s is no hash", quoted(hash))
 	}
@@ -90,6 +95,10 @@ func (l *link) putBlob(ctx context.Context, owner, hash string, data []byte) err
 	}
 	chunks := max(1, (len(data)+blobChunk-1)/blobChunk)
 	sum := sha256.Sum256(data)
+	guard, value := headerExpected, "0"
+	if life > 0 {
+		guard, value = headerTTL, ttl(life+blobMargin)
+	}
 	head := [...]string{strconv.Itoa(chunks), strconv.Itoa(len(data)), hex.EncodeToString(sum[:])}
 	for first := 0; first < chunks; first += blobFlight {
 		var msgs []*nats.Msg
@@ -98,7 +107,7 @@ func (l *link) putBlob(ctx context.Context, owner, hash string, data []byte) err
 				Subject: l.subj.blob(owner, hash, i),
 				Data:    data[i*blobChunk : min((i+1)*blobChunk, len(data))],
 				Header: nats.Header{
-					headerExpected: {"0"}, headerChunks: {head[0]}, headerSize: {head[1]}, headerSum: {head[2]},
+					guard: {value}, headerChunks: {head[0]}, headerSize: {head[1]}, headerSum: {head[2]},
 				},
 			})
 		}

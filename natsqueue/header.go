@@ -3,7 +3,10 @@ package natsqueue
 import (
 	"encoding/base64"
 	"fmt"
+	"maps"
+	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -82,17 +85,43 @@ func plain(text string) bool {
 	return true
 }
 
-// headersOf copies the headers of a message, the first value of each. The
-// broker's own that only made sense on the way here are left out.
+// headersOf copies the headers of a message, the first value of each. Those
+// that are the fleet's to write are left out: a producer's say nothing.
 func headersOf(m *nats.Msg) map[string]string {
 	if len(m.Header) == 0 {
 		return nil
 	}
 	h := make(map[string]string, len(m.Header))
 	for k, v := range m.Header {
-		if len(v) > 0 {
+		if len(v) > 0 && !internal(k) {
 			h[k] = v[0]
 		}
 	}
 	return h
+}
+
+// internal reports whether a header is the fleet's own bookkeeping, which goes
+// with no message that is handed out or kept. Clients may spell it in any case.
+func internal(name string) bool { return strings.EqualFold(name, headerTries) }
+
+// ttl is a duration as Nats-TTL has it: whole seconds, at least one.
+func ttl(d time.Duration) string {
+	return strconv.FormatInt(max(1, int64(d/time.Second)), 10) + "s"
+}
+
+// outward is headers without the internal ones; the same map if there are none.
+func outward(h map[string]string) map[string]string {
+	var out map[string]string
+	for k := range h {
+		if internal(k) {
+			if out == nil {
+				out = maps.Clone(h)
+			}
+			delete(out, k)
+		}
+	}
+	if out == nil {
+		return h
+	}
+	return out
 }

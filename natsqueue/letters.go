@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"iter"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -46,19 +47,33 @@ const (
 	dlqHeaders  = "Pawl-Dlq-Headers" // of the original, as JSON
 	dlqBody     = "Pawl-Dlq-Body"    // hash of the blob that is the body
 	dlqLetter   = "Pawl-Dlq-Letter"  // hash of the blob that is the letter
+	dlqHash     = "Pawl-Dlq-Hash"    // of the id: names its blobs and its entry in the index
 )
 
 // letter makes the message of a letter; what does not fit is stored as blobs
-// of the letter first.
+// of the letter first. It is nil if there are any to be stored and the index
+// has the letter: it may have been removed, and its blobs with it.
 func (l *link) letter(ctx context.Context, d deadletter.Letter) (*nats.Msg, error) {
 	if d.ID == "" {
 		return nil, errors.New("a letter without an id")
 	}
-	d.Seq = 0
+	d.Seq, d.Headers = 0, outward(d.Headers)
+	hash, life := hashToken(d.ID), time.Duration(0)
+	// A start's or a signal's letter is the only copy of what somebody asked.
+	if d.Kind == deadletter.KindEffect {
+		life = l.opts.LetterTTL
+	}
 	m := &nats.Msg{Subject: l.subj.letter(string(d.Kind), d.Machine), Header: letterHeader(d), Data: d.Body}
+	large := size(m.Header) > mostLetterHeader
+	if large || len(d.Body) > mostLetterBody {
+		known, err := l.lead(ctx, streamDLQ, map[string]any{"last_by_subj": l.subj.letterIndex(hash)})
+		if err != nil || known != nil {
+			return nil, err
+		}
+	}
 	var err error
 	switch {
-	case size(m.Header) > mostLetterHeader:
+	case large:
 		var whole []byte
 		if whole, err = json.Marshal(d); err != nil {
 			return nil, fmt.Errorf("encode letter: %w", err)
@@ -67,37 +82,26 @@ func (l *link) letter(ctx context.Context, d deadletter.Letter) (*nats.Msg, erro
 			ID: cut(d.ID), Kind: d.Kind, Class: cut(d.Class), Cause: cut(d.Cause), Print: cut(d.Print), First: d.First, Last: d.Last,
 		})
 		m.Data = nil
-		err = l.letterBlob(ctx, d.ID, m.Header, dlqLetter, whole)
+		err = l.letterBlob(ctx, hash, m.Header, dlqLetter, whole, life)
 	case len(d.Body) > mostLetterBody:
 		m.Data = nil
-		err = l.letterBlob(ctx, d.ID, m.Header, dlqBody, d.Body)
+		err = l.letterBlob(ctx, hash, m.Header, dlqBody, d.Body, life)
 	}
 	if err != nil {
 		return nil, err
 	}
-	m.Header[headerMsgID] = []string{messageID(d.ID)}
-	// A start's or a signal's letter is the only copy of what somebody asked.
-	if d.Kind == deadletter.KindEffect && l.opts.LetterTTL > 0 {
-		m.Header[headerTTL] = []string{ttl(l.opts.LetterTTL)}
+	m.Header[dlqHash] = []string{hash}
+	if life > 0 {
+		m.Header[headerTTL] = []string{ttl(life)}
 	}
 	return m, nil
 }
 
-func (l *link) letterBlob(ctx context.Context, id string, h nats.Header, name string, data []byte) error {
+func (l *link) letterBlob(ctx context.Context, letter string, h nats.Header, name string, data []byte, life time.Duration) error {
 	sum := sha256.Sum256(data)
 	hash := base64.RawURLEncoding.EncodeToString(sum[:])
 	h[name] = []string{hash}
-	return l.putBlob(ctx, letterPart(messageID(id)), hash, data)
-}
-
-// messageID is a letter's id as a message id: itself, if it can be.
-func messageID(id string) string {
-	const most = 128
-	if plain(id) && len(id) <= most {
-		return id
-	}
-	sum := sha256.Sum256([]byte(id))
-	return base64.RawURLEncoding.EncodeToString(sum[:])
+	return l.putBlob(ctx, letterPart(letter), hash, data, life)
 }
 
 // cut is the beginning of a text.
@@ -163,29 +167,26 @@ func letterHeader(d deadletter.Letter) nats.Header {
 // Letters reads DLQ.
 type Letters struct{ *link }
 
-// DeadLetter implements worker.Source.
-func (s *Source) DeadLetter(ctx context.Context, d deadletter.Letter) error {
-	m, err := s.letter(ctx, d)
-	if err == nil {
-		err = s.send(ctx, []*nats.Msg{m})[0].err()
-	}
-	if err != nil {
-		return fmt.Errorf("dead-letter %s: %w", quoted(d.ID), err)
-	}
-	return nil
-}
-
 // Get returns the letter with a sequence, and false if there is none.
 func (b *Letters) Get(ctx context.Context, seq uint64) (deadletter.Letter, bool, error) {
-	m, err := b.lead(ctx, streamDLQ, map[string]any{"seq": seq})
-	if err != nil {
-		return deadletter.Letter{}, false, fmt.Errorf("letter %d: %w", seq, err)
-	}
-	if m == nil {
-		return deadletter.Letter{}, false, nil
+	m, err := b.get(ctx, seq)
+	if err != nil || m == nil {
+		return deadletter.Letter{}, false, err
 	}
 	d, err := b.parse(ctx, m)
 	return d, true, err
+}
+
+// get reads the message of a letter; nil if there is none, or no letter's.
+func (b *Letters) get(ctx context.Context, seq uint64) (*raw, error) {
+	m, err := b.lead(ctx, streamDLQ, map[string]any{"seq": seq})
+	if err != nil {
+		return nil, fmt.Errorf("letter %d: %w", seq, err)
+	}
+	if m == nil || !strings.HasPrefix(m.subject, b.subj.prefix+".dlq.") {
+		return nil, nil
+	}
+	return m, nil
 }
 
 // All yields the letters, oldest first. After an error that is about one
@@ -230,10 +231,11 @@ func (b *Letters) Of(ctx context.Context, kind deadletter.Kind, machine string, 
 	}
 }
 
-// Remove removes a letter, and the blobs it has.
+// Remove removes a letter, and the blobs it has. The index still knows it, so
+// it does not come again.
 func (b *Letters) Remove(ctx context.Context, seq uint64) error {
-	d, found, err := b.Get(ctx, seq)
-	if err != nil || !found {
+	m, err := b.get(ctx, seq)
+	if err != nil || m == nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Patience)
@@ -245,7 +247,11 @@ func (b *Letters) Remove(ctx context.Context, seq uint64) error {
 	if err := s.DeleteMsg(ctx, seq); err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
 		return unavailable(fmt.Sprintf("remove letter %d", seq), err)
 	}
-	if err := b.purge(ctx, letterPart(messageID(d.ID))); err != nil {
+	hash := m.header.Get(dlqHash)
+	if !opaqueRE.MatchString(hash) {
+		return nil // somebody else's: it has none
+	}
+	if err := b.purge(ctx, letterPart(hash)); err != nil {
 		return fmt.Errorf("remove blobs of letter %d: %w", seq, err)
 	}
 	return nil
@@ -282,7 +288,7 @@ func (b *Letters) parse(ctx context.Context, m *raw) (deadletter.Letter, error) 
 	if len(p.errs) > 0 {
 		return d, fmt.Errorf("letter %d: %w", m.seq, errors.Join(p.errs...))
 	}
-	owner := letterPart(m.header.Get(headerMsgID))
+	owner := letterPart(m.header.Get(dlqHash))
 	if hash := m.header.Get(dlqBody); hash != "" {
 		body, err := b.getBlob(ctx, owner, hash)
 		if err != nil {
@@ -295,7 +301,7 @@ func (b *Letters) parse(ctx context.Context, m *raw) (deadletter.Letter, error) 
 		if err == nil {
 			d = deadletter.Letter{}
 			err = json.Unmarshal(whole, &d)
-			d.Seq = m.seq
+			d.Seq, d.Headers = m.seq, outward(d.Headers)
 		}
 		if err != nil {
 			return d, fmt.Errorf("letter %d: %w", m.seq, err)
@@ -360,5 +366,5 @@ func (p *letterParser) headers(name string) map[string]string {
 		}
 		out[key] = value
 	}
-	return out
+	return outward(out)
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"strconv"
 	"time"
 
@@ -35,32 +34,64 @@ type postponed struct {
 }
 
 // Postpone implements worker.Source. The copy comes by the consumer of due
-// timers, as the message it was, with Pawl-Tries among its headers.
+// timers, as the message it was; only its Tries tell that it was postponed.
 func (s *Source) Postpone(ctx context.Context, m queue.Message, at time.Time, tries int) error {
 	p := postponed{
 		Kind: m.Kind, Subject: m.Subject, Seq: m.Seq, Run: m.Run, Machine: m.Machine,
-		Version: m.Version, Name: m.Name, ID: m.ID, Try: m.Try, Asked: m.Asked, Tries: tries,
+		Version: m.Version, Name: m.Name, ID: m.ID, Try: m.Try, Asked: m.Asked,
 	}
-	if len(m.Headers) > 0 {
-		p.Headers = make(map[string][]byte, len(m.Headers))
-		for k, v := range m.Headers {
+	if headers := outward(m.Headers); len(headers) > 0 {
+		p.Headers = make(map[string][]byte, len(headers))
+		for k, v := range headers {
 			p.Headers[k] = []byte(v)
 		}
 	}
-	body, err := json.Marshal(p)
-	if err != nil {
+	fail := func(err error) error {
 		return fmt.Errorf("postpone message %d on %s: %w", m.Seq, quoted(m.Subject), err)
 	}
+	id, err := p.id(m.Body)
+	if err != nil {
+		return fail(err)
+	}
+	p.Tries = tries
+	body, err := json.Marshal(p)
+	if err != nil {
+		return fail(err)
+	}
 	body = append(append(body, '\n'), m.Body...)
-	// The same postponement again has the same subject, so it replaces.
-	sum := sha256.Sum256(body)
-	id := base64.RawURLEncoding.EncodeToString(sum[:16])
 	msg := &nats.Msg{Subject: s.subj.later(id), Data: body, Header: nats.Header{headerTries: {strconv.Itoa(tries)}}}
 	schedule(msg, at, s.subj.dueLater(id))
 	if err := s.send(ctx, []*nats.Msg{msg})[0].err(); err != nil {
-		return fmt.Errorf("postpone message %d on %s: %w", m.Seq, quoted(m.Subject), err)
+		return fail(err)
 	}
 	return nil
+}
+
+// id names a message, however often it is postponed: a copy replaces the one
+// before. A wake-up is what it wakes, so that its copies become one. Anything
+// else is its place in its stream, and what it says: a stream that was made
+// anew has the same places.
+func (p postponed) id(body []byte) (string, error) {
+	if (p.Kind == queue.Effect || p.Kind == queue.Due) && p.Run != "" && p.ID != "" {
+		return wakeID(p.Kind, p.Run, p.ID, p.Try), nil
+	}
+	line, err := json.Marshal(p)
+	if err != nil {
+		return "", err
+	}
+	return laterID(append(append(line, '\n'), body...)), nil
+}
+
+// wakeID is the id of a postponed wake-up. The wake-up of a queued effect has
+// no try.
+func wakeID(kind queue.Kind, run, effect string, try int) string {
+	what, _ := json.Marshal([]string{string(kind), run, effect, strconv.Itoa(try)}) // strings
+	return laterID(what)
+}
+
+func laterID(what []byte) string {
+	sum := sha256.Sum256(what)
+	return base64.RawURLEncoding.EncodeToString(sum[:16])
 }
 
 // fillLater turns a postponed message into what it was.
@@ -74,12 +105,13 @@ func (s *Source) fillLater(q *queue.Message) error {
 		return fmt.Errorf("%w: %w", errNoMessage, err)
 	}
 	q.Kind, q.Subject, q.Seq, q.Run, q.Machine = p.Kind, p.Subject, p.Seq, p.Run, p.Machine
-	q.Version, q.Name, q.ID, q.Try, q.Asked = p.Version, p.Name, p.ID, p.Try, p.Asked
+	q.Version, q.Name, q.ID, q.Try, q.Asked, q.Tries = p.Version, p.Name, p.ID, p.Try, p.Asked, p.Tries
 	q.Body = body
-	q.Headers = make(map[string]string, len(p.Headers)+1)
+	q.Headers = make(map[string]string, len(p.Headers))
 	for k, v := range p.Headers {
-		q.Headers[k] = string(v)
+		if !internal(k) {
+			q.Headers[k] = string(v)
+		}
 	}
-	maps.Copy(q.Headers, map[string]string{headerTries: strconv.Itoa(p.Tries)})
 	return nil
 }

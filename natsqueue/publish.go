@@ -38,8 +38,19 @@ func (p *Publisher) Publish(ctx context.Context, items []outbox.Item) []error {
 	}
 	msgs := make([]*nats.Msg, 0, len(items))
 	at := make([]int, 0, len(items))
+	var letters []deadletter.Letter
+	var letterAt []int
 	for i, item := range items {
-		m, err := p.message(ctx, item)
+		if item.Entry.Kind == statemachine.EntryLetter && item.Entry.ID != "" {
+			d, err := p.letterOf(item)
+			if err != nil {
+				wrap(i, err)
+				continue
+			}
+			letters, letterAt = append(letters, d), append(letterAt, i)
+			continue
+		}
+		m, err := p.message(item)
 		if err != nil {
 			wrap(i, err)
 			continue
@@ -54,12 +65,17 @@ func (p *Publisher) Publish(ctx context.Context, items []outbox.Item) []error {
 			wrap(at[k], err)
 		}
 	}
+	for k, err := range p.post(ctx, letters) {
+		if err != nil {
+			wrap(letterAt[k], err)
+		}
+	}
 	return errs
 }
 
 // publishBatches publishes wake-ups as batches, by stream, and returns what is
-// left to be published one by one: letters, whose ids could spoil a batch, and
-// what was not acknowledged. A wake-up may come twice.
+// left to be published one by one: what was not acknowledged. A wake-up may
+// come twice.
 func (p *Publisher) publishBatches(ctx context.Context, items []outbox.Item, msgs []*nats.Msg, at []int) (left []*nats.Msg, leftAt []int) {
 	byKind := map[statemachine.EntryKind][]int{} // indexes of msgs
 	for k := range msgs {
@@ -85,8 +101,8 @@ func (p *Publisher) publishBatches(ctx context.Context, items []outbox.Item, msg
 	return left, leftAt
 }
 
-// message makes the message of one entry.
-func (p *Publisher) message(ctx context.Context, item outbox.Item) (*nats.Msg, error) {
+// message makes the message of one entry that is no letter.
+func (p *Publisher) message(item outbox.Item) (*nats.Msg, error) {
 	e := item.Entry
 	if e.ID == "" {
 		return nil, errors.New("an entry without an id")
@@ -104,12 +120,6 @@ func (p *Publisher) message(ctx context.Context, item outbox.Item) (*nats.Msg, e
 		m := p.wake(p.subj.timer(item.Run, e.ID, e.Try), wake{Run: item.Run, Effect: e.ID, Type: e.Effect, Try: e.Try, Asked: item.Seq})
 		schedule(m, *e.Due, p.subj.due(item.Run, e.ID, e.Try))
 		return m, nil
-	case statemachine.EntryLetter:
-		var l statemachine.Letter
-		if err := json.Unmarshal(e.Body, &l); err != nil {
-			return nil, fmt.Errorf("the letter: %w", err)
-		}
-		return p.letter(ctx, p.letterOf(item, l))
 	}
 	return nil, fmt.Errorf("no queue takes an entry of kind %s", quoted(string(e.Kind)))
 }
@@ -132,7 +142,11 @@ func schedule(m *nats.Msg, at time.Time, target string) {
 }
 
 // letterOf is the dead letter of an effect that was given up on.
-func (p *Publisher) letterOf(item outbox.Item, l statemachine.Letter) deadletter.Letter {
+func (p *Publisher) letterOf(item outbox.Item) (deadletter.Letter, error) {
+	var l statemachine.Letter
+	if err := json.Unmarshal(item.Entry.Body, &l); err != nil {
+		return deadletter.Letter{}, fmt.Errorf("the letter: %w", err)
+	}
 	return deadletter.Letter{
 		ID:       l.ID,
 		Kind:     deadletter.KindEffect,
@@ -152,7 +166,7 @@ func (p *Publisher) letterOf(item outbox.Item, l statemachine.Letter) deadletter
 		Source:   p.subj.history(item.Run),
 		SrcSeq:   item.Seq,
 		Body:     l.Input,
-	}
+	}, nil
 }
 
 // send publishes messages until each is answered, ctx ends or Patience is

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -111,6 +112,113 @@ func TestLedger(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestLedgerHoldsLargeResults has keys whose result does not fit an entry: it
+// is the second run's all the same, byte for byte.
+func TestLedgerHoldsLargeResults(t *testing.T) {
+	t.Parallel()
+	replicas(t, func(t *testing.T, f *fleet) {
+		g := f.q.Ledger
+		random := make([]byte, mostEntryResult)
+		rand.Read(random)
+		results := map[string][]byte{
+			"nothing":                nil,
+			"null":                   []byte(`null`),
+			"object":                 []byte(`{"id":1,"html":"<b>&</b> \u2028"}`),
+			"blanks":                 []byte("{ \"a\": 1 }\n"),
+			"no JSON":                {0, 1, 255},
+			"no UTF-8":               []byte("\"\xff\""),
+			"just fits":              []byte(`"` + strings.Repeat("x", mostEntryResult-2) + `"`),
+			"fits as it is not JSON": random,
+			"one more":               []byte(`"` + strings.Repeat("x", mostEntryResult-1) + `"`),
+			"over a payload":         []byte(`"` + strings.Repeat("<", 3<<20) + `"`),
+			"the most":               bytes.Repeat([]byte{7}, mostResult),
+		}
+		for name, result := range results {
+			for how, settle := range map[string]bool{"settled": true, "claimed": false} {
+				if !settle && len(result) == mostResult {
+					continue // once is enough
+				}
+				key := name + " " + how
+				done := worker.LedgerEntry{Run: "r1", Effect: "E1", Print: "p", State: "done", Result: result}
+				if settle {
+					_, seq, err := g.Claim(t.Context(), key, worker.LedgerEntry{Run: "r1", State: "claimed"})
+					if err != nil {
+						t.Fatal(err)
+					}
+					for range 2 { // again: it is mine
+						if ok, err := g.Settle(t.Context(), key, seq, done); !ok || err != nil {
+							t.Fatalf("settle %s = %v, %v", key, ok, err)
+						}
+					}
+					other := done
+					other.Result = append(bytes.Clone(result), 'x')[:min(len(result)+1, mostResult)]
+					if len(result) < mostResult {
+						if ok, err := g.Settle(t.Context(), key, seq, other); ok || err != nil {
+							t.Errorf("settle %s with another result = %v, %v", key, ok, err)
+						}
+					}
+				} else if got, _, err := g.Claim(t.Context(), key, done); err != nil || !bytes.Equal(got.Result, result) {
+					t.Fatalf("claim %s with a result: %d bytes, %v", key, len(got.Result), err)
+				}
+				got, seq, err := g.Claim(t.Context(), key, worker.LedgerEntry{Run: "r2", State: "claimed"})
+				if err != nil || seq == 0 || got.Run != "r1" || got.State != "done" || !bytes.Equal(got.Result, result) {
+					t.Errorf("claim %s when done = %s, %s, %d bytes, %v, want %d", key, got.Run, got.State, len(got.Result), err, len(result))
+				}
+			}
+		}
+		for stream, subject := range map[string]string{streamLedger: "pawl.ledger.*", streamBlobs: "pawl.blob.ledger.>"} {
+			m, err := f.q.link.lead(t.Context(), stream, map[string]any{"last_by_subj": subject})
+			if err != nil || m == nil || m.header.Get(headerTTL) == "" {
+				t.Errorf("what is in %s does not expire: %+v, %v", stream, m, err)
+			}
+		}
+		m, err := f.q.link.lead(t.Context(), streamLedger, map[string]any{"last_by_subj": f.q.link.subj.ledger("object settled")})
+		if err != nil || !bytes.Contains(m.data, results["object"]) {
+			t.Errorf("entry = %s, %v, want the result in it as it is", m.data, err)
+		}
+	})
+}
+
+func TestLedgerRefusesAndDetects(t *testing.T) {
+	t.Parallel()
+	f := one(t)
+	g := f.q.Ledger
+	if _, _, err := g.Claim(t.Context(), "k", worker.LedgerEntry{Result: make([]byte, mostResult+1)}); !errors.Is(err, worker.ErrTooLarge) {
+		t.Errorf("claim with too much: %v", err)
+	}
+	if _, err := g.Settle(t.Context(), "k", 1, worker.LedgerEntry{Result: make([]byte, mostResult+1)}); !errors.Is(err, worker.ErrTooLarge) {
+		t.Errorf("settle with too much: %v", err)
+	}
+	if _, _, err := g.Claim(t.Context(), "", worker.LedgerEntry{}); err == nil {
+		t.Error("claim took no key")
+	}
+	result := make([]byte, 2*blobChunk)
+	if _, _, err := g.Claim(t.Context(), "k", worker.LedgerEntry{Run: "r1", Result: result}); err != nil {
+		t.Fatal(err)
+	}
+	hash := resultHash(result)
+	// Another's blob under this hash, whole in itself.
+	if err := f.q.link.putBlob(t.Context(), ledgerPart("k"), hash, []byte("another"), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if e, _, err := g.Claim(t.Context(), "k", worker.LedgerEntry{Run: "r2"}); err == nil {
+		t.Errorf("claim of a key whose result is another's = %s, %d bytes", e.Run, len(e.Result))
+	}
+	if err := f.q.link.purge(t.Context(), ledgerPart("k")); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := g.Claim(t.Context(), "k", worker.LedgerEntry{Run: "r2"}); !errors.Is(err, ErrNoBlob) {
+		t.Errorf("claim of a key whose result is gone: %v", err)
+	}
+	// Settled again, with the same result, it has one again.
+	if err := f.q.link.putBlob(t.Context(), ledgerPart("k"), hash, result, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if e, _, err := g.Claim(t.Context(), "k", worker.LedgerEntry{Run: "r2"}); err != nil || !bytes.Equal(e.Result, result) {
+		t.Errorf("claim of a key whose result is back: %v", err)
+	}
 }
 
 func TestLedgerRace(t *testing.T) {

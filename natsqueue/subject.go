@@ -105,9 +105,15 @@ func (s subjects) dueLater(id string) string { return s.prefix + ".due.later." +
 
 // ledger is the subject of a business key: its hash, since a key may hold
 // anything and be of any length.
-func (s subjects) ledger(key string) string {
-	sum := sha256.Sum256([]byte(key))
-	return s.prefix + ".ledger." + base64.RawURLEncoding.EncodeToString(sum[:])
+func (s subjects) ledger(key string) string { return s.prefix + ".ledger." + hashToken(key) }
+
+// ledgerPart is the owner of the blobs of a business key.
+func ledgerPart(key string) string { return "ledger." + hashToken(key) }
+
+// hashToken is the token of a text that is only compared.
+func hashToken(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
 // letter is the subject of a dead letter. What is no machine's name must not
@@ -122,16 +128,20 @@ func (s subjects) letter(kind, machine string) string {
 	return s.prefix + ".dlq." + kind + "." + machine
 }
 
-// blob is the subject of a chunk. The owner is the part of a run, or of a
-// letter: letters outlive the blobs of their run.
+// letterIndex is the subject of a letter's entry in the index of all letters
+// that ever were, by the hash of its id.
+func (s subjects) letterIndex(hash string) string { return s.prefix + ".letter." + hash }
+
+// blob is the subject of a chunk. The owner is the part of a run, of a
+// business key, or of a letter: letters outlive the blobs of their run.
 func (s subjects) blob(owner, hash string, chunk int) string {
 	return s.prefix + ".blob." + owner + "." + hash + "." + strconv.Itoa(chunk)
 }
 
 func (s subjects) blobs(owner string) string { return s.prefix + ".blob." + owner + ".>" }
 
-// letterPart is the owner of a letter's blobs, by the letter's message id.
-func letterPart(id string) string { return "dlq." + queue.Token(id) }
+// letterPart is the owner of a letter's blobs, by the hash of its id.
+func letterPart(hash string) string { return "dlq." + hash }
 
 func (s subjects) machine(name string, version int) string {
 	return s.prefix + ".machine." + name + "." + strconv.Itoa(version)
@@ -142,6 +152,28 @@ func (s subjects) versions(name string) string { return s.prefix + ".machine." +
 // stream is the name of a stream.
 func (s subjects) stream(name string) string {
 	return strings.ToUpper(s.prefix) + "_" + name
+}
+
+// streamOf is the stream that a subject of this fleet is in, without the
+// prefix; "" if it is in none that has messages to be taken.
+func (s subjects) streamOf(subject string) string {
+	t := s.tokens(subject)
+	if len(t) == 0 {
+		return ""
+	}
+	switch t[0] {
+	case "start":
+		return streamStart
+	case "signal":
+		return streamSignal
+	case "event":
+		return streamEvents
+	case "effect":
+		return streamEffects
+	case "timer", "due":
+		return streamTimers
+	}
+	return ""
 }
 
 // tokens splits a subject after the prefix; nil if it has another prefix.

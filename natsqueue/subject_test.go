@@ -27,7 +27,9 @@ func TestSubjects(t *testing.T) {
 		{"letter of no machine", s.letter("start", ""), "pawl.dlq.start._"},
 		{"letter of what is no name", s.letter("start", "a.>"), "pawl.dlq.start._"},
 		{"blob", s.blob(runPart("run-1"), "HASH", 3), "pawl.blob.252.run-1.HASH.3"},
-		{"blob of a letter", s.blob(letterPart("L 1"), "HASH", 0), "pawl.blob.dlq.~TCAx.HASH.0"},
+		{"blob of a letter", s.blob(letterPart("LETTER"), "HASH", 0), "pawl.blob.dlq.LETTER.HASH.0"},
+		{"index of letters", s.letterIndex("LETTER"), "pawl.letter.LETTER"},
+		{"blob of a key", s.blob(ledgerPart("k"), "HASH", 0), "pawl.blob.ledger." + hashToken("k") + ".HASH.0"},
 		{"machine", s.machine("sink", 2), "pawl.machine.sink.2"},
 		{"stream", s.stream(streamStart), "PAWL_START"},
 	}

@@ -68,8 +68,6 @@ const (
 	// window spans all subjects of a stream, and swallows other people's
 	// messages with a good acknowledgement.
 	shortWindow = 100 * time.Millisecond
-	// letterWindow covers the repeats of one letter; its ids are ours.
-	letterWindow = time.Hour
 
 	outsideMsgSize = 900 << 10 // of starts and signals: with a letter's headers it still fits
 	maxWaiting     = 4096      // open pulls per consumer; the default 512 is a small fleet
@@ -190,10 +188,10 @@ func (t Topology) streams() []jetstream.StreamConfig {
 	history.AllowAtomicPublish, history.AllowMsgTTL = true, true // a tombstone expires
 	ledger := stream(streamLedger, "ledger.*")
 	ledger.MaxBytes, ledger.MaxMsgsPerSubject, ledger.AllowMsgTTL = t.Limits.LedgerBytes, 1, true
-	dlq := stream(streamDLQ, "dlq.*.*")
-	dlq.MaxBytes, dlq.AllowMsgTTL, dlq.Duplicates = t.Limits.DLQBytes, true, letterWindow
+	dlq := stream(streamDLQ, "dlq.*.*", "letter.*")
+	dlq.MaxBytes, dlq.AllowMsgTTL, dlq.AllowAtomicPublish = t.Limits.DLQBytes, true, true
 	blobs := stream(streamBlobs, "blob.*.*.*.*")
-	blobs.MaxBytes = t.Limits.BlobBytes
+	blobs.MaxBytes, blobs.AllowMsgTTL = t.Limits.BlobBytes, true // those of keys expire with them
 
 	return []jetstream.StreamConfig{
 		start, signal,

@@ -126,3 +126,23 @@ func TestSignalForAnEndedRunIsALetter(t *testing.T) {
 		t.Errorf("letter %+v, want run_ended", l[0])
 	}
 }
+
+// A run id in a header of another spelling is the run's id: two starts of it
+// are one run.
+func TestRunIDHeaderInAnySpelling(t *testing.T) {
+	f := realServers(t)
+	startProcess(t, f.env)
+	for _, name := range []string{"Pawl-Run-Id", "pawl-run-id", "PAWL-RUN-ID", "Pawl-Run-ID"} {
+		m := nats.NewMsg("pawl.start.kitchensink")
+		m.Header[name] = []string{"spelled"}
+		m.Data = []byte(oneNoop)
+		if _, err := f.js.PublishMsg(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.ended("spelled")
+	f.drained("PAWL_START")
+	if n := len(f.lastOf(t.Context())); n != 1 {
+		t.Errorf("%d runs, want 1", n)
+	}
+}

@@ -86,18 +86,35 @@ func plain(text string) bool {
 }
 
 // headersOf copies the headers of a message, the first value of each. Those
-// that are the fleet's to write are left out: a producer's say nothing.
+// that are the fleet's to write are left out: a producer's say nothing. Those
+// that are a producer's to write may come in any case, since a start whose id
+// is spelled "pawl-run-id" is not a start without one.
 func headersOf(m *nats.Msg) map[string]string {
 	if len(m.Header) == 0 {
 		return nil
 	}
 	h := make(map[string]string, len(m.Header))
 	for k, v := range m.Header {
-		if len(v) > 0 && !internal(k) {
-			h[k] = v[0]
+		if len(v) == 0 || internal(k) {
+			continue
+		}
+		name := spelled(k)
+		if _, taken := h[name]; !taken || name == k {
+			h[name] = v[0]
 		}
 	}
 	return h
+}
+
+// spelled is how a header that producers write is spelled here.
+func spelled(name string) string {
+	name = strings.TrimSpace(name)
+	for _, known := range []string{headerRun, headerVersion, headerSignal, headerEvent, headerName, headerMsgID} {
+		if strings.EqualFold(name, known) {
+			return known
+		}
+	}
+	return name
 }
 
 // internal reports whether a header is the fleet's own bookkeeping, which goes

@@ -132,7 +132,7 @@ func TestLetters(t *testing.T) {
 
 	full.Seq = 2*many + 1 // a letter is followed by the entry that keeps it from being stored twice
 	got := ask("show", fmt.Sprint(full.Seq))
-	spaces := regexp.MustCompile("\\b {2,}") // how wide a table is depends on what else is in it
+	spaces := regexp.MustCompile(`\b {2,}`) // how wide a table is depends on what else is in it
 	got.stdout = spaces.ReplaceAllString(got.stdout, "  ")
 	for _, says := range []string{
 		"Letter  1201\n", "-full\n", "Kind  effect\n", "Class  timeout\n", "Cause  no answer within 30 s \uFFFD[31m\n",

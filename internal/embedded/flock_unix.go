@@ -17,3 +17,7 @@ func flock(f *os.File) error {
 	}
 	return err
 }
+
+// unlock lets the lock go at once. Closing the file would not be enough while a
+// process that is just being started still has a copy of it.
+func unlock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_UN) }

@@ -122,5 +122,8 @@ func (l *lock) note(nats, redis string) error {
 	return nil
 }
 
-// release lets the directory go; closing the file is enough.
-func (l *lock) release() { _ = l.file.Close() }
+// release lets the directory go.
+func (l *lock) release() {
+	_ = unlock(l.file)
+	_ = l.file.Close()
+}

@@ -2,9 +2,14 @@
 // connections, worker, health. It is what a fleet's owner calls from a main of
 // their own:
 //
-//	cfg, _, err := pawl.Load("config.yaml", os.Environ())
+//	cfg, warnings, err := pawl.Load("config.yaml", os.Environ())
 //	…
-//	err = pawl.Run(ctx, cfg, transitions.Catalog())
+//	catalog := new(statemachine.Catalog).Add(myMachine())
+//	statemachine.Handle(catalog, myEffect, myHandler)
+//	err = pawl.Run(ctx, cfg, catalog)
+//
+// With real servers, the streams and the consumers of the effects are made
+// once, with natsqueue.Provision(ctx, nc, pawl.Topology(cfg, catalog)).
 //
 // The parts, from the bottom up: statemachine is what a machine is and how it
 // moves; worker drives runs, over interfaces; natsqueue and redisstore are
@@ -18,8 +23,8 @@ import (
 	"github.com/pawlrun/pawl/statemachine"
 )
 
-// Config is everything a process is told from outside: config.yaml and the
-// environment.
+// Config is everything a process is told from outside. Its fields are the keys
+// of config.yaml, which has a comment, the unit and the default of each.
 type Config = config.Config
 
 // Load reads a configuration file, and the environment over it. Path "" means

@@ -34,6 +34,7 @@ type Event struct {
 	Try     int                    `json:"try,omitempty"`
 	Error   *statemachine.Cause    `json:"error,omitempty"`
 	RetryAt *time.Time             `json:"retry_at,omitempty"`
+	Free    bool                   `json:"free,omitempty"` // the failure spent no attempt
 }
 
 // Effect is one that a record asks for, or moves to another place.
@@ -76,7 +77,7 @@ func RevisionOf(r *statemachine.Stored) *Revision {
 	for i := range r.Events {
 		e := &r.Events[i]
 		v.Events = append(v.Events, Event{
-			ID: e.ID, Kind: e.Kind, At: e.At, Name: e.Name, Effect: e.Effect, Try: e.Try, Error: e.Cause, RetryAt: e.RetryAt,
+			ID: e.ID, Kind: e.Kind, At: e.At, Name: e.Name, Effect: e.Effect, Try: e.Try, Error: e.Cause, RetryAt: e.RetryAt, Free: e.Free,
 		})
 	}
 	for i := range r.Pending {

@@ -123,7 +123,9 @@ func (c Config) handlers() []nats.Option {
 			log.Warn("nats reported an error", "subject", subject, "error", err)
 		}),
 		nats.ClosedHandler(func(nc *nats.Conn) {
-			log.Info("connection to nats closed", "error", nc.LastError())
+			if err := nc.LastError(); err != nil {
+				log.Warn("connection to nats closed", "error", err)
+			}
 			if c.Closed != nil {
 				c.Closed(nc.LastError())
 			}

@@ -197,7 +197,7 @@ func (w *Worker) deadLetter(ctx context.Context, m queue.Message, cause error) b
 	class := statemachine.ClassOf(cause)
 	headers := m.Headers
 	if m.Kind == queue.Start && m.Fault == nil {
-		headers = with(headers, "Pawl-Run-Id", m.Run) // an id that was made is kept (d26)
+		headers = with(headers, "Pawl-Run-Id", m.Run) // an id that was made is kept
 	}
 	l := deadletter.Letter{
 		ID:   fmt.Sprintf("%s-%d-%s", m.Kind, m.Seq, class),

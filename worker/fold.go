@@ -157,7 +157,7 @@ func (l *lane) env(s *slot) statemachine.Env {
 	}
 }
 
-// inline decides where a new effect is performed (d35).
+// inline decides where a new effect is performed.
 func (l *lane) inline(s *slot, p *statemachine.Pending) bool {
 	h, ok := l.w.catalog.Handler(p.Effect)
 	if !ok || h.Policy.Queued || l.w.stopping() || p.Attempt > 1 || timeout(p, h) > time.Minute {

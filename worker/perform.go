@@ -241,7 +241,7 @@ func (w *Worker) givesUp(p *statemachine.Pending, h *statemachine.Handler, err e
 
 // free reports whether a failure spends no attempt: the effect was not even
 // tried, or the other side asks to come later. The latter has an end, or a
-// provider that always says "later" would never be dead-lettered (d47).
+// provider that always says "later" would never be dead-lettered.
 func (w *Worker) free(p *statemachine.Pending, h *statemachine.Handler, err error) bool {
 	if isUntried(err) {
 		return true

@@ -24,6 +24,9 @@ func serve(ctx context.Context, path string, env []string, stderr io.Writer) int
 	}
 	cfg, warnings, err := pawl.Load(path, env)
 	if err != nil {
+		for _, w := range warnings { // a misspelt variable may be the reason
+			fmt.Fprintln(stderr, w)
+		}
 		fmt.Fprintln(stderr, err)
 		return 2
 	}

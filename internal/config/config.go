@@ -60,9 +60,8 @@ type NATS struct {
 
 // Redis says how to reach Redis, or where its embedded stand-in listens.
 type Redis struct {
-	Addr         string `yaml:"addr"`    // host:port; more than one, divided by commas, is a cluster
-	Cluster      bool   `yaml:"cluster"` // speak the cluster protocol though one address is given
-	Listen       string `yaml:"listen"`  // embedded: loopback address
+	Addr         string `yaml:"addr"`   // host:port, asked whether it is of a cluster; more than one, divided by commas, is one
+	Listen       string `yaml:"listen"` // embedded: loopback address
 	Username     string `yaml:"username"`
 	Password     Secret `yaml:"password" secret:"password_file"`
 	PasswordFile string `yaml:"password_file"`

@@ -170,8 +170,10 @@ func (p *Process) Run(ctx context.Context) (err error) {
 	context.AfterFunc(ctx, func() { p.ready.Set("worker", errors.New("stopping")) })
 	if p.cfg.Retention.History > 0 {
 		a := archive.New(archive.Config{After: p.cfg.Retention.History, Build: Build(), By: p.id, Logger: p.log.With(logkey.Component, "archive")}, p.queue.Archive())
-		duties.Go(func() { a.Run(ctx) })
+		duties.Go(func() { _ = a.Run(ctx) })
 	}
+	p.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "pawl_redis_odd_total", Help: "What was found in Redis in place of a run's copy, and was none."},
+		func() float64 { return float64(p.store.Odd()) }))
 	if before := p.store.Before(); before != "" && before != p.incarnation {
 		duties.Go(func() { p.clear(ctx, before) })
 	}

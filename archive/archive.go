@@ -65,9 +65,9 @@ func New(cfg Config, history History) *Archiver {
 	return &Archiver{cfg: cfg.withDefaults(), history: history}
 }
 
-// Run works until ctx ends. Several archivers may work at once: the tombstone
-// is a conditional append, and purging twice harms nothing.
-func (a *Archiver) Run(ctx context.Context) {
+// Run works until ctx ends, and returns nil. Several archivers may work at
+// once: the tombstone is a conditional append, and purging twice harms nothing.
+func (a *Archiver) Run(ctx context.Context) error {
 	pause := time.NewTicker(max(a.cfg.Every/queue.Partitions, time.Millisecond))
 	defer pause.Stop()
 	for {
@@ -75,7 +75,7 @@ func (a *Archiver) Run(ctx context.Context) {
 			select {
 			case <-pause.C:
 			case <-ctx.Done():
-				return
+				return nil
 			}
 			n, err := a.Pass(ctx, p)
 			if n > 0 {

@@ -255,11 +255,3 @@ func (c *Config) resolve() {
 		}
 	}
 }
-
-// Queued is how many queued effects of a type run at once in this process.
-func (c *Config) Queued(effect string) int {
-	if n, ok := c.Effects.Queued[effect]; ok {
-		return n
-	}
-	return c.Worker.QueuedMax
-}

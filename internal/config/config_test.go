@@ -304,8 +304,8 @@ func TestVariablesGoOverTheFile(t *testing.T) {
 	if err != nil || len(warnings) > 0 {
 		t.Fatalf("Load = %v, %v", warnings, err)
 	}
-	got := []any{c.DataDir, c.Prefix, c.Effects.File.Dir, c.Effects.Bound["a.b"].Timeout, c.Effects.HTTP.AllowHosts, c.Queued("a.b"), c.Queued("c")}
-	want := []any{"/env", "file", "/env/files", 7 * time.Second, []string{"a", "b"}, 3, 256}
+	got := []any{c.DataDir, c.Prefix, c.Effects.File.Dir, c.Effects.Bound["a.b"].Timeout, c.Effects.HTTP.AllowHosts, c.Effects.Queued["a.b"]}
+	want := []any{"/env", "file", "/env/files", 7 * time.Second, []string{"a", "b"}, 3}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

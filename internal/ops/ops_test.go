@@ -99,25 +99,6 @@ func TestReadyIsToldByChecks(t *testing.T) {
 	}})
 }
 
-func TestWatchHearsOfChangesOnly(t *testing.T) {
-	t.Parallel()
-	var heard []string
-	ready := ops.NewReady()
-	ready.Watch(func(name string, err error) {
-		ready.OK() // may look
-		if err == nil {
-			err = errors.New("good")
-		}
-		heard = append(heard, name+" "+err.Error())
-	})
-	for _, err := range []error{errors.New("a"), errors.New("a"), errors.New("b"), nil, nil, errors.New("a")} {
-		ready.Set("x", err)
-	}
-	if diff := cmp.Diff([]string{"x a", "x b", "x good", "x a"}, heard); diff != "" {
-		t.Error(diff)
-	}
-}
-
 func TestPathsThatAreServed(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewRegistry()

@@ -15,16 +15,10 @@ import (
 type Ready struct {
 	mu     sync.Mutex
 	checks map[string]error
-	watch  func(name string, err error)
 }
 
 // NewReady returns a process that nothing has spoken for.
 func NewReady() *Ready { return new(Ready) }
-
-// Watch has f called, under no lock, whenever a check changes between good and
-// failing, and when it fails for another reason. It is for metrics and logs,
-// and is set before the first Set.
-func (r *Ready) Watch(f func(name string, err error)) { r.watch = f }
 
 // Set notes how a check stands: err is why it fails, nil that it is good.
 func (r *Ready) Set(name string, err error) {
@@ -32,12 +26,8 @@ func (r *Ready) Set(name string, err error) {
 	if r.checks == nil {
 		r.checks = map[string]error{}
 	}
-	was, known := r.checks[name]
 	r.checks[name] = err
 	r.mu.Unlock()
-	if r.watch != nil && (!known || text(was) != text(err)) {
-		r.watch(name, err)
-	}
 }
 
 // OK reports whether there are checks and all are good.

@@ -112,6 +112,7 @@ func (l *lane) outcome(ctx context.Context, s *slot, h *held, o statemachine.Out
 func (l *lane) refuse(ctx context.Context, s *slot, h *held, err error) {
 	if l.w.deadLetter(ctx, h.m, err) {
 		h.spent = true
+		_ = h.m.Ack() // at once: others may take long to be dealt with, and it would come again
 		return
 	}
 	s.waiting = max(s.waiting, l.w.cfg.beat())
@@ -200,7 +201,9 @@ func (w *Worker) deadLetter(ctx context.Context, m queue.Message, cause error) b
 		headers = with(headers, "Pawl-Run-Id", m.Run) // an id that was made is kept
 	}
 	l := deadletter.Letter{
-		ID:   fmt.Sprintf("%s-%d-%s", m.Kind, m.Seq, class),
+		// One letter for one message: what it is judged to be may change (a run
+		// may exist by the next delivery), the first verdict stands.
+		ID:   fmt.Sprintf("%s-%d", m.Kind, m.Seq),
 		Kind: kind, Machine: m.Machine, Run: m.Run, Class: class, Cause: messageOf(cause),
 		Print: statemachine.Fingerprint(class, []byte(string(m.Kind)+m.Machine)),
 		First: m.Time.UTC(), Last: time.Now().UTC(), Build: w.cfg.Build,

@@ -27,12 +27,16 @@ import (
 	"github.com/pawlrun/pawl/transitions"
 )
 
+// binaryDir holds the binary once it is built.
+var binaryDir string
+
 // binary is cmd/worker, built once for all tests that need a process to kill.
 var binary = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "pawl-test-")
 	if err != nil {
 		return "", err
 	}
+	binaryDir = dir
 	path := filepath.Join(dir, "worker")
 	out, err := exec.Command("go", "build", "-o", path, "./cmd/worker").CombinedOutput()
 	if err != nil {
@@ -43,8 +47,8 @@ var binary = sync.OnceValues(func() (string, error) {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if path, err := binary(); err == nil {
-		os.RemoveAll(filepath.Dir(path))
+	if binaryDir != "" {
+		os.RemoveAll(binaryDir)
 	}
 	os.Exit(code)
 }

@@ -18,7 +18,10 @@ type Filter struct {
 	State   string
 	Status  statemachine.Status
 	Where   map[string]string // index fields and their values
-	Limit   int               // at most so many, those that moved last; 0: all
+	Since   time.Time         // moved at or after it
+	Until   time.Time         // moved before it
+	Cursor  string            // Listing.Next of the page before; only an Index knows it
+	Limit   int               // at most so many, those that moved last; 0: all, or as many as a page of an Index has
 }
 
 // Matches reports whether the record of a run is selected.
@@ -36,9 +39,12 @@ func (f *Filter) Matches(r *statemachine.Record) bool {
 
 // Listing is the answer to a Filter.
 type Listing struct {
-	Runs       []Row `json:"runs"`       // those that moved last come first
-	Matched    int   `json:"matched"`    // how many there are, Limit or not
-	Unreadable int   `json:"unreadable"` // runs whose last record this build cannot read
+	Runs       []Row   `json:"runs"`                 // those that moved last come first
+	Matched    int     `json:"matched,omitempty"`    // how many there are, Limit or not; from an Index, 0
+	Unreadable int     `json:"unreadable,omitempty"` // runs whose last record this build cannot read
+	Next       string  `json:"next,omitempty"`       // for Filter.Cursor; empty after the last page
+	Complete   bool    `json:"complete"`             // false: an Index has lost runs and not all are found again
+	Rebuilt    float64 `json:"rebuilt"`              // share of the runs that are found again, 0 to 1
 }
 
 // Row is a run in a list.

@@ -9,8 +9,12 @@ import (
 	"github.com/pawlrun/pawl/statemachine"
 )
 
-// ErrNotFound is returned for a run or a letter that does not exist.
-var ErrNotFound = errors.New("not found")
+var (
+	// ErrNotFound is returned for a run or a letter that does not exist.
+	ErrNotFound = errors.New("not found")
+	// ErrCursor is returned for a cursor that no list gave out.
+	ErrCursor = errors.New("cursor is none that a list gave out")
+)
 
 // Log is what is read of HISTORY.
 type Log interface {
@@ -39,9 +43,52 @@ type Letters interface {
 	Get(ctx context.Context, seq uint64) (deadletter.Letter, bool, error)
 }
 
-// Answers makes the answers. It may be used concurrently.
+// Index finds runs without reading all of them. It may have lost some.
+type Index interface {
+	// List answers a page of a filter. ErrCursor is returned for a cursor that
+	// is none of its own.
+	List(ctx context.Context, f Filter) (*Listing, error)
+}
+
+// Sender tells the fleet something. Everything that changes a run goes this
+// way: as a message, whose acknowledgement says that it is durable, and which
+// the run applies once, whoever sends it again.
+type Sender interface {
+	Start(ctx context.Context, s Start) error
+	Signal(ctx context.Context, s SignalTo) error
+	Command(ctx context.Context, c Command) error
+}
+
+// Start asks for a run.
+type Start struct {
+	Machine string
+	Run     string // id, at most 256 bytes of UTF-8
+	Version int    // of the machine; 0: the highest
+	Input   []byte // JSON, at most 900 KB
+}
+
+// SignalTo tells a run something from outside.
+type SignalTo struct {
+	Run  string
+	Name string
+	ID   string // of the signal: the same is applied once
+	Body []byte // JSON, at most 900 KB
+}
+
+// Command steers a run.
+type Command struct {
+	Run  string
+	Kind statemachine.EventKind // cancel, pause, resume or redrive
+	ID   string                 // of the request: the same is applied once
+	statemachine.Command
+}
+
+// Answers makes the answers. It may be used concurrently. Index and Sender may
+// be nil: then lists are made from HISTORY, and nothing can be changed.
 type Answers struct {
 	Log     Log
 	Blobs   Blobs
 	Letters Letters
+	Index   Index
+	Sender  Sender
 }

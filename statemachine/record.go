@@ -65,6 +65,7 @@ type Status string
 const (
 	StatusRunning   Status = "running"
 	StatusParked    Status = "parked" // an effect was given up: waits for a person
+	StatusPaused    Status = "paused" // a person paused it: nothing new is performed until it is resumed
 	StatusSucceeded Status = "succeeded"
 	StatusFailed    Status = "failed"
 	StatusCancelled Status = "cancelled"
@@ -124,6 +125,10 @@ const (
 	EventFailure EventKind = "failure" // an attempt failed; RetryAt nil means: given up
 	EventDue     EventKind = "due"     // the wait before the next attempt is over
 	EventQueue   EventKind = "queue"   // an inline effect is handed to the fleet
+	EventCancel  EventKind = "cancel"  // a person ends the run
+	EventPause   EventKind = "pause"   // a person holds it
+	EventResume  EventKind = "resume"  // and lets it go on
+	EventRedrive EventKind = "redrive" // a person has given-up effects tried anew
 )
 
 // Pending is an effect that was asked and has no result yet. It is carried in
@@ -165,6 +170,7 @@ const (
 	Queued Place = "queued" // by whoever holds its EFFECTS message
 	Retry  Place = "retry"  // waits for RetryAt, by a schedule in TIMERS
 	Parked Place = "parked" // given up; waits for a redrive
+	Held   Place = "held"   // asked while the run is paused; waits for its resume
 )
 
 // Entry is one message of a record's outbox. It names what is to be published;
@@ -184,10 +190,18 @@ type EntryKind string
 
 // The kinds of outbox entries.
 const (
-	EntryEffect EntryKind = "effect" // EFFECTS: perform the pending effect ID
-	EntryTimer  EntryKind = "timer"  // TIMERS: wake the run at Due for try Try of effect ID
-	EntryLetter EntryKind = "letter" // DLQ: ID was given up
+	EntryEffect   EntryKind = "effect"   // EFFECTS: perform the pending effect ID
+	EntryTimer    EntryKind = "timer"    // TIMERS: wake the run at Due for try Try of effect ID
+	EntryLetter   EntryKind = "letter"   // DLQ: ID was given up
+	EntryFinished EntryKind = "finished" // FINISHED: the run ended
 )
+
+// Command is the body of an event by which a person steers a run.
+type Command struct {
+	By     string `json:"by,omitempty"`     // who, as they say
+	Reason string `json:"reason,omitempty"` // why, at most 2 KB
+	Effect string `json:"effect,omitempty"` // redrive: id of the effect; empty: all that were given up
+}
 
 // Signal is an event that nobody waited for yet.
 type Signal struct {

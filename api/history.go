@@ -22,6 +22,9 @@ type Revision struct {
 	Build    string              `json:"build"`
 	By       string              `json:"by,omitempty"` // the worker
 	Sequence uint64              `json:"sequence"`     // in the stream
+	// Truncated is set if it has too many events and effects for an answer:
+	// then it has none.
+	Truncated bool `json:"truncated,omitempty"`
 }
 
 // Event is one that was applied.

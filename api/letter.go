@@ -17,6 +17,9 @@ type Letter struct {
 	Body json.RawMessage `json:"body,omitempty"`        // if it is JSON
 	Text string          `json:"body_text,omitempty"`   // if it is other text
 	Data []byte          `json:"body_base64,omitempty"` // if it is neither
+	// Truncated is set if the letter is too large for an answer: then it has no
+	// body, and no headers.
+	Truncated bool `json:"truncated,omitempty"`
 }
 
 // LetterOf describes a letter.

@@ -54,7 +54,8 @@ type Index interface {
 // way: as a message, whose acknowledgement says that it is durable, and which
 // the run applies once, whoever sends it again.
 type Sender interface {
-	Start(ctx context.Context, s Start) error
+	// Start returns the sequence of the message that was stored.
+	Start(ctx context.Context, s Start) (uint64, error)
 	Signal(ctx context.Context, s SignalTo) error
 	Command(ctx context.Context, c Command) error
 }

@@ -36,6 +36,9 @@ type Run struct {
 	By      string            `json:"by,omitempty"`     // the worker that did
 	// Removed is set once the run's records were archived or purged.
 	Removed *time.Time `json:"removed,omitempty"`
+	// Truncated is set if the whole is too large for an answer: then items of
+	// Logs are missing at their beginning, or inputs, signals and Data, too.
+	Truncated bool `json:"truncated,omitempty"`
 }
 
 // Items are the items of a log.

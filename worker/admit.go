@@ -214,7 +214,7 @@ func (w *Worker) deadLetter(ctx context.Context, m queue.Message, cause error) b
 		w.log.Error("could not store a letter", logkey.Run, m.Run, logkey.Class, class, logkey.Error, err)
 		return false
 	}
-	w.metrics.letters.WithLabelValues(string(kind), class).Inc()
+	w.metrics.letter(string(kind), class)
 	w.log.Warn("dead-lettered a message", logkey.Kind, string(kind), logkey.Run, m.Run, logkey.Class, class, logkey.Cause, l.Cause)
 	return true
 }

@@ -47,7 +47,7 @@ func (l *lane) flush(ctx context.Context, slots []*slot) {
 	}
 	for i, it := range items {
 		if it.Entry.Kind == statemachine.EntryLetter && !failed[of[i]] {
-			l.w.metrics.letters.WithLabelValues("effect", classOfLetter(it.Entry.Body)).Inc()
+			l.w.metrics.letter("effect", classOfLetter(it.Entry.Body))
 		}
 	}
 	if len(hints) == 0 {

@@ -142,6 +142,7 @@ func (w *Worker) trouble(name string, err error) {
 	if err == nil || w.work.Err() != nil || errors.Is(err, context.Canceled) || errors.Is(err, statemachine.ErrFormat) {
 		return
 	}
+	w.metrics.troubles[name].Inc()
 	if w.health.fail(name, err) {
 		w.log.Warn("dependency failed", logkey.Dependency, name, logkey.Error, err)
 	}

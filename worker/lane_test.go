@@ -21,7 +21,7 @@ func (d *delivery) Beat() error             { return nil }
 // bareLane is a lane without any ports: whatever it asks of one panics.
 func bareLane() *lane {
 	cfg := Config{ID: "w"}.withDefaults()
-	w := &Worker{cfg: cfg, catalog: new(statemachine.Catalog), log: slog.New(slog.DiscardHandler), metrics: newMetrics(prometheus.NewRegistry()),
+	w := &Worker{cfg: cfg, catalog: new(statemachine.Catalog), log: slog.New(slog.DiscardHandler), metrics: newMetrics(prometheus.NewRegistry(), new(statemachine.Catalog)),
 		health: newHealth(func(string, error) {}), stop: make(chan struct{}), work: tContext{}}
 	return newLane(w)
 }

@@ -1,49 +1,237 @@
 package worker
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"regexp"
+	"sync"
+	"time"
 
-// metrics of one worker; the table in DESIGN.md describes them.
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pawlrun/pawl/statemachine"
+)
+
+// metrics of one worker; the table in docs/metrics.md describes them. What is
+// counted with every record or call is resolved once, from the catalogue: on
+// the hot path there is no look-up by label values.
 type metrics struct {
-	transitions *prometheus.CounterVec // machine, state
-	step        prometheus.Histogram   // from an effect's record to its result's, seconds
-	effects     *prometheus.CounterVec // effect, place, outcome
-	attempts    *prometheus.CounterVec // effect, outcome
-	letters     *prometheus.CounterVec // kind, class
-	appends     *prometheus.CounterVec // outcome
-	batch       prometheus.Histogram   // records per append batch
-	loads       *prometheus.CounterVec // outcome
-	orphans     *prometheus.CounterVec // machine, version
-	sweeps      *prometheus.CounterVec // finding
-	held        prometheus.Gauge
-	running     prometheus.Gauge
-	hung        prometheus.Counter
-	panics      prometheus.Counter
+	transitions map[entered]prometheus.Counter
+	entered     *prometheus.CounterVec               // what the catalogue does not name
+	runs        map[string]prometheus.Observer       // by machine
+	ended       *prometheus.HistogramVec             // what the catalogue does not name
+	calls       map[string]*[2][5]prometheus.Counter // by effect; then inline or queued, then the outcome
+	called      *prometheus.CounterVec
+
+	step, append, batch prometheus.Histogram
+
+	committed, lost, failed     prometheus.Counter // appends
+	hits, misses                prometheus.Counter // of Redis
+	rebuiltHere, rebuiltInSweep prometheus.Counter
+	granted, refused            prometheus.Counter // claims
+	held, running               prometheus.Gauge
+	hung, panics                prometheus.Counter
+	troubles                    map[string]prometheus.Counter // by store
+
+	attempts *prometheus.CounterVec // effect, outcome
+	letters  *prometheus.CounterVec // kind, class
+	classes  bounded
+	orphans  *prometheus.CounterVec // machine, version
+
+	found     sweepFindings
+	passTook  prometheus.Gauge
+	passEnded prometheus.Gauge
+	unflushed prometheus.Gauge
+	oldest    prometheus.Gauge
 }
 
-func newMetrics(reg prometheus.Registerer) *metrics {
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+// entered is a state that a run moved to.
+type entered struct{ machine, state string }
+
+// outcome of a handler call.
+type outcome int
+
+const (
+	callOK outcome = iota
+	callFailed
+	callInterrupted // by a stop; no attempt
+	callUntried     // infrastructure was away, or the key is another's
+	callDropped     // its result answered nothing any more
+)
+
+// outcomes are the names of the outcomes, in their order.
+func outcomes() [5]string { return [5]string{"ok", "failed", "interrupted", "untried", "dropped"} }
+
+// sweepFindings are what the sweeper finds.
+type sweepFindings struct{ copy, outbox, message, requeued, strange, interrupted prometheus.Counter }
+
+func newMetrics(reg prometheus.Registerer, catalog *statemachine.Catalog) *metrics {
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
 		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 		reg.MustRegister(c)
 		return c
 	}
-	m := &metrics{
-		transitions: counter("pawl_transitions_total", "Records committed, by machine and the state entered.", "machine", "state"),
-		effects:     counter("pawl_effects_total", "Handler calls, by effect type, place and outcome.", "effect", "place", "outcome"),
-		attempts:    counter("pawl_attempts_total", "Failed attempts, by effect type and what follows.", "effect", "outcome"),
-		letters:     counter("pawl_letters_total", "Dead letters written, by kind and class.", "kind", "class"),
-		appends:     counter("pawl_append_total", "Conditional appends, by outcome.", "outcome"),
-		loads:       counter("pawl_redis_loads_total", "Runs looked up in Redis, by outcome.", "outcome"),
-		orphans:     counter("pawl_orphans_total", "Wake-ups postponed because this worker lacks the machine.", "machine", "version"),
-		sweeps:      counter("pawl_sweep_total", "What the sweeper found.", "finding"),
-		step: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "pawl_step_seconds", Help: "From the record that asks an effect to the record of its result.",
-			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 12)}),
-		batch: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "pawl_append_batch_size", Help: "Records appended together.",
-			Buckets: prometheus.ExponentialBuckets(1, 2, 10)}),
-		held:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "pawl_held_messages", Help: "Messages in hand, not yet acked."}),
-		running: prometheus.NewGauge(prometheus.GaugeOpts{Name: "pawl_handlers_running", Help: "Handlers under way."}),
-		hung:    prometheus.NewCounter(prometheus.CounterOpts{Name: "pawl_handlers_hung_total", Help: "Handlers that did not return at their deadline."}),
+	counter := func(name, help string) prometheus.Counter { return counters(name, help).WithLabelValues() }
+	gauge := func(name, help string) prometheus.Gauge {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+		reg.MustRegister(g)
+		return g
 	}
-	m.panics = prometheus.NewCounter(prometheus.CounterOpts{Name: "pawl_lane_panics_total", Help: "Faults of the worker itself, each logged with its stack."})
-	reg.MustRegister(m.step, m.batch, m.held, m.running, m.hung, m.panics)
+	histograms := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+		h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+		reg.MustRegister(h)
+		return h
+	}
+	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
+		return histograms(name, help, buckets).WithLabelValues().(prometheus.Histogram)
+	}
+
+	m := &metrics{
+		entered: counters("pawl_transitions_total", "Records committed, by machine and the state entered.", "machine", "state"),
+		ended:   histograms("pawl_run_seconds", "From a run's first record to the one that ended it.", longBuckets(), "machine"),
+		called:  counters("pawl_effects_total", "Handler calls, by effect type, place and outcome.", "effect", "place", "outcome"),
+		step:    histogram("pawl_step_seconds", "From the record that asks an effect to the record of its result.", stepBuckets()),
+		append:  histogram("pawl_append_seconds", "From a record's last sending to its acknowledgement.", quickBuckets()),
+		batch:   histogram("pawl_append_batch_size", "Records a lane appended together.", prometheus.ExponentialBuckets(1, 2, 10)),
+
+		held:    gauge("pawl_held_messages", "Messages in hand, not yet acked."),
+		running: gauge("pawl_handlers_running", "Handlers under way."),
+		hung:    counter("pawl_handlers_hung_total", "Handlers that did not return at their deadline."),
+		panics:  counter("pawl_lane_panics_total", "Faults of the worker itself, each logged with its stack."),
+
+		attempts: counters("pawl_attempts_total", "Failed attempts, by effect type and what follows.", "effect", "outcome"),
+		letters:  counters("pawl_letters_total", "Dead letters written, by kind and class.", "kind", "class"),
+		classes:  bounded{most: 64},
+		orphans:  counters("pawl_orphans_total", "Wake-ups postponed because this worker lacks the machine.", "machine", "version"),
+
+		passTook:  gauge("pawl_sweep_pass_seconds", "How long the sweeper's last full pass took."),
+		passEnded: gauge("pawl_sweep_last_pass_timestamp_seconds", "When the sweeper's last full pass ended."),
+		unflushed: gauge("pawl_outbox_unflushed", "Outboxes not known to be published that the sweeper's last full pass found, and published."),
+		oldest:    gauge("pawl_outbox_oldest_seconds", "Age of the oldest of them when it was found."),
+	}
+	appends := counters("pawl_append_total", "Conditional appends, by outcome.", "outcome")
+	m.committed, m.lost, m.failed = appends.WithLabelValues("committed"), appends.WithLabelValues("lost"), appends.WithLabelValues("failed")
+	loads := counters("pawl_redis_loads_total", "Runs looked up in Redis, by outcome.", "outcome")
+	m.hits, m.misses = loads.WithLabelValues("hit"), loads.WithLabelValues("miss")
+	rebuilds := counters("pawl_redis_rebuilds_total", "Copies in Redis made anew from HISTORY, by who found them missing or old.", "by")
+	m.rebuiltHere, m.rebuiltInSweep = rebuilds.WithLabelValues("lane"), rebuilds.WithLabelValues("sweeper")
+	claims := counters("pawl_claims_total", "Claims asked for, by outcome.", "outcome")
+	m.granted, m.refused = claims.WithLabelValues("granted"), claims.WithLabelValues("refused")
+	troubles := counters("pawl_store_errors_total", "Operations that a store did not do, by store.", "store")
+	m.troubles = map[string]prometheus.Counter{onNATS: troubles.WithLabelValues(onNATS), onRedis: troubles.WithLabelValues(onRedis)}
+	sweeps := counters("pawl_sweep_total", "What the sweeper found.", "finding")
+	m.found = sweepFindings{
+		copy: sweeps.WithLabelValues("copy"), outbox: sweeps.WithLabelValues("outbox"), message: sweeps.WithLabelValues("message"),
+		requeued: sweeps.WithLabelValues("requeued"), strange: sweeps.WithLabelValues("strange"), interrupted: sweeps.WithLabelValues("interrupted"),
+	}
+	m.resolve(catalog)
 	return m
+}
+
+// resolve makes the children that the catalogue names.
+func (m *metrics) resolve(catalog *statemachine.Catalog) {
+	m.transitions, m.runs, m.calls = map[entered]prometheus.Counter{}, map[string]prometheus.Observer{}, map[string]*[2][5]prometheus.Counter{}
+	for _, d := range catalog.Definitions() {
+		m.runs[d.Name] = m.ended.WithLabelValues(d.Name)
+		for _, s := range d.States() {
+			m.transitions[entered{d.Name, s.Name}] = m.entered.WithLabelValues(d.Name, s.Name)
+		}
+	}
+	for _, e := range catalog.Effects() {
+		of := new([2][5]prometheus.Counter)
+		for i, place := range []statemachine.Place{statemachine.Inline, statemachine.Queued} {
+			for o, name := range outcomes() {
+				of[i][o] = m.called.WithLabelValues(e, string(place), name)
+			}
+		}
+		m.calls[e] = of
+		m.attempts.WithLabelValues(e, attemptRetried)
+		m.attempts.WithLabelValues(e, attemptGivenUp)
+	}
+}
+
+// What follows a failed attempt.
+const (
+	attemptRetried = "retried"
+	attemptGivenUp = "given_up"
+)
+
+// moved counts a committed record.
+func (m *metrics) moved(r *statemachine.Record) {
+	if c := m.transitions[entered{r.Machine, r.To}]; c != nil {
+		c.Inc()
+	} else {
+		m.entered.WithLabelValues(r.Machine, r.To).Inc() // only machines of the catalogue are moved
+	}
+	if !r.Status.Ended() {
+		return
+	}
+	if o, took := m.runs[r.Machine], r.At.Sub(r.Started).Seconds(); o != nil {
+		o.Observe(took)
+	} else {
+		m.ended.WithLabelValues(r.Machine).Observe(took)
+	}
+}
+
+// call counts a handler call.
+func (m *metrics) call(p *statemachine.Pending, o outcome) {
+	of := m.calls[p.Effect]
+	switch {
+	case of != nil && p.Place == statemachine.Inline:
+		of[0][o].Inc()
+	case of != nil && p.Place == statemachine.Queued:
+		of[1][o].Inc()
+	default:
+		m.called.WithLabelValues(p.Effect, string(p.Place), outcomes()[o]).Inc()
+	}
+}
+
+// letter counts a dead letter. Its class may come from a handler, and so from
+// anywhere.
+func (m *metrics) letter(kind, class string) {
+	m.letters.WithLabelValues(kind, m.classes.label(class)).Inc()
+}
+
+// claimed counts the answers to claims.
+func (m *metrics) claimed(granted, refused int) {
+	m.granted.Add(float64(granted))
+	m.refused.Add(float64(refused))
+}
+
+// passed notes a pass of the sweeper.
+func (m *metrics) passed(p *sweepPass) {
+	m.passTook.Set(time.Since(p.began).Seconds())
+	m.passEnded.SetToCurrentTime()
+	m.unflushed.Set(float64(p.unflushed))
+	m.oldest.Set(p.oldest.Seconds())
+}
+
+// Buckets, in seconds. A step is anything from a call within the process to an
+// agent's ten minutes; a run may take weeks.
+func quickBuckets() []float64 { return prometheus.ExponentialBuckets(0.0001, 2.5, 12) } // 0.1 ms to 2.4 s
+func stepBuckets() []float64  { return prometheus.ExponentialBuckets(0.0001, 4, 12) }   // 0.1 ms to 7 min
+func longBuckets() []float64  { return prometheus.ExponentialBuckets(0.0001, 4, 18) }   // 0.1 ms to 20 days
+
+// bounded makes labels of texts that come from outside: the first so many that
+// look like names stand for themselves, all others are "other".
+type bounded struct {
+	mu   sync.Mutex
+	most int
+	seen map[string]struct{}
+}
+
+var labelRE = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
+
+func (b *bounded) label(text string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, ok := b.seen[text]; ok {
+		return text
+	}
+	if len(b.seen) >= b.most || !labelRE.MatchString(text) {
+		return "other"
+	}
+	if b.seen == nil {
+		b.seen = map[string]struct{}{}
+	}
+	b.seen[text] = struct{}{}
+	return text
 }

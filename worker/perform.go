@@ -44,20 +44,20 @@ func (w *Worker) perform(run string, logs map[string]statemachine.LogRef, c *cal
 	defer cancel()
 	body, err := w.performKey(ctx, run, logs, c, h)
 	r := &result{call: c, body: body, err: err}
-	outcome := "ok"
+	outcome := callOK
 	switch {
 	case err == nil:
 	case w.handlers.Err() != nil:
-		r.dropped, outcome = true, "interrupted"
+		r.dropped, outcome = true, callInterrupted
 	case isUntried(err):
-		outcome = "untried"
+		outcome = callUntried
 	default:
-		outcome = "failed"
+		outcome = callFailed
 	}
 	if r.err != nil {
 		r.class = statemachine.ClassOf(r.err)
 	}
-	w.metrics.effects.WithLabelValues(c.pending.Effect, string(c.pending.Place), outcome).Inc()
+	w.metrics.call(&c.pending, outcome)
 	return r
 }
 
@@ -210,7 +210,7 @@ func (l *lane) resultEvent(s *slot, r *result) statemachine.Event {
 	e := statemachine.Event{ID: statemachine.FailureEventID(p.ID, p.Try), Kind: statemachine.EventFailure, At: now, Effect: p.ID, Name: p.Effect, Try: p.Try,
 		Cause: &statemachine.Cause{Class: r.class, Message: messageOf(r.err), State: s.state.To, Effect: p.Effect, Attempt: p.Attempt}}
 	h, _ := l.w.catalog.Handler(p.Effect)
-	outcome := "given_up"
+	outcome := attemptGivenUp
 	if !l.w.givesUp(p, h, r.err) {
 		wait, ok := statemachine.RetryAfterOf(r.err)
 		if !ok {
@@ -221,7 +221,7 @@ func (l *lane) resultEvent(s *slot, r *result) statemachine.Event {
 		}
 		at := now.Add(wait)
 		e.RetryAt, e.Free = &at, l.w.free(p, h, r.err)
-		outcome = "retried"
+		outcome = attemptRetried
 	}
 	l.w.metrics.attempts.WithLabelValues(p.Effect, outcome).Inc()
 	return e

@@ -53,6 +53,7 @@ func (l *lane) resume(ctx context.Context, slots []*slot) {
 		}
 		c.s.waiting = max(c.s.waiting, granted[i].Left)
 	}
+	l.w.metrics.claimed(len(mine), len(found)-len(mine))
 	l.lookAndStart(ctx, mine)
 }
 
@@ -192,7 +193,7 @@ func (l *lane) drop(ctx context.Context, s *slot, r *result) {
 			break
 		}
 	}
-	l.w.metrics.effects.WithLabelValues(r.call.pending.Effect, string(r.call.pending.Place), "dropped").Inc()
+	l.w.metrics.call(&r.call.pending, callDropped)
 	l.log.Info("dropped a result", logkey.Run, s.run, logkey.Effect, r.call.pending.Effect, logkey.EffectID, r.call.pending.ID)
 	l.release(ctx, s, r.call.pending.ID)
 }

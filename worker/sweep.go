@@ -25,15 +25,33 @@ const sweepBatch = 200
 // the net under everything that should have happened by itself.
 func (w *Worker) sweeper(ctx context.Context) {
 	for {
+		w.pass = sweepPass{began: time.Now()}
 		for _, p := range rand.Perm(queue.Partitions) {
 			if !w.health.well(ctx) || !rest(ctx, w.pace(ctx)) {
 				return
 			}
 			if err := w.sweepPartition(ctx, p); err != nil && ctx.Err() == nil {
+				w.metrics.found.interrupted.Inc()
 				w.log.Warn("swept only part of a partition", logkey.Partition, p, logkey.Error, err)
 				rest(ctx, time.Second)
 			}
 		}
+		w.metrics.passed(&w.pass)
+	}
+}
+
+// sweepPass is what one pass over all partitions found, for the metrics.
+type sweepPass struct {
+	began     time.Time
+	unflushed int
+	oldest    time.Duration
+}
+
+// outboxes notes outboxes that are not known to be published.
+func (p *sweepPass) outboxes(of []*statemachine.Stored) {
+	p.unflushed += len(of)
+	for _, r := range of {
+		p.oldest = max(p.oldest, time.Since(r.Time))
 	}
 }
 
@@ -71,7 +89,7 @@ func (w *Worker) sweepPartition(ctx context.Context, partition int) error {
 	for r, err := range w.ports.Log.Sweep(ctx, partition) {
 		switch {
 		case errors.Is(err, statemachine.ErrFormat):
-			w.metrics.sweeps.WithLabelValues("strange").Inc()
+			w.metrics.found.strange.Inc()
 			w.log.Error("left a run alone: its last record cannot be read", logkey.Partition, partition, logkey.Error, err)
 			continue
 		case err != nil:
@@ -132,7 +150,6 @@ func (w *Worker) mendShadow(ctx context.Context, batch []*statemachine.Stored) e
 		if c == nil && r.Status.Ended() {
 			continue // its copy has expired, as it should
 		}
-		w.metrics.sweeps.WithLabelValues("copy").Inc()
 		saves = append(saves, Save{Stored: r, Owner: w.cfg.ID, Lease: w.cfg.lease()})
 	}
 	if len(saves) == 0 {
@@ -142,6 +159,8 @@ func (w *Worker) mendShadow(ctx context.Context, batch []*statemachine.Stored) e
 		w.trouble(onRedis, err)
 		return err
 	}
+	w.metrics.found.copy.Add(float64(len(saves)))
+	w.metrics.rebuiltInSweep.Add(float64(len(saves)))
 	return nil
 }
 
@@ -172,7 +191,8 @@ func (w *Worker) mendOutboxes(ctx context.Context, batch []*statemachine.Stored)
 	if len(unsure) == 0 {
 		return nil
 	}
-	w.metrics.sweeps.WithLabelValues("outbox").Add(float64(len(unsure)))
+	w.metrics.found.outbox.Add(float64(len(unsure)))
+	w.pass.outboxes(unsure)
 	items := outbox.Items(unsure...)
 	errs := w.ports.Mail.Publish(ctx, items)
 	failed := map[string]bool{}
@@ -231,7 +251,7 @@ func (w *Worker) mendMessages(ctx context.Context, batch []*statemachine.Stored)
 	if len(gone) == 0 {
 		return nil
 	}
-	w.metrics.sweeps.WithLabelValues("message").Add(float64(len(gone)))
+	w.metrics.found.message.Add(float64(len(gone)))
 	w.log.Warn("issued lost messages again", logkey.Count, len(gone))
 	return errors.Join(w.ports.Mail.Publish(ctx, gone)...)
 }
@@ -301,7 +321,7 @@ func (w *Worker) requeue(ctx context.Context, r *statemachine.Stored, effects []
 	if a.Err != nil || a.Last != nil { // lost: the run moves, so it is in good hands
 		return errors.Join(a.Err, w.ports.Claims.Release(ctx, mine))
 	}
-	w.metrics.sweeps.WithLabelValues("requeued").Add(float64(len(mine)))
+	w.metrics.found.requeued.Add(float64(len(mine)))
 	w.log.Info("handed inline effects to the fleet", logkey.Run, r.Run, logkey.Count, len(mine))
 	rec := &sealed.Stored
 	rec.Seq = a.Seq

@@ -82,12 +82,12 @@ func (l *lane) load(ctx context.Context, slots []*slot) bool {
 		var missing []*slot
 		for i, s := range cold {
 			if c := copies[i]; c != nil {
-				l.w.metrics.loads.WithLabelValues("hit").Inc()
+				l.w.metrics.hits.Inc()
 				s.see(&c.Stored, time.Time{})
 				s.known, s.flushed = true, c.Flushed
 				continue
 			}
-			l.w.metrics.loads.WithLabelValues("miss").Inc()
+			l.w.metrics.misses.Inc()
 			missing = append(missing, s)
 		}
 		if len(missing) > 0 {
@@ -140,6 +140,7 @@ func (l *lane) repair(ctx context.Context, slots []*slot) bool {
 		l.w.trouble(onRedis, err)
 		return false
 	}
+	l.w.metrics.rebuiltHere.Add(float64(len(saves)))
 	return true
 }
 
@@ -222,17 +223,19 @@ func (l *lane) append(ctx context.Context, slots []*slot) {
 	l.w.metrics.batch.Observe(float64(len(appends)))
 	limit, cancel := context.WithTimeout(ctx, l.w.cfg.AckWait)
 	defer cancel()
-	for i, a := range l.w.ports.Log.Append(limit, appends) {
+	answers := l.w.ports.Log.Append(limit, appends)
+	now := time.Now()
+	for i, a := range answers {
 		s := of[i]
 		switch {
 		case a.Err == nil && a.Last == nil:
-			l.committed(s, a)
+			l.committed(s, a, now)
 		case a.Last != nil:
-			l.w.metrics.appends.WithLabelValues("lost").Inc()
+			l.w.metrics.lost.Inc()
 			s.fold, s.again = nil, true
 			s.see(a.Last, time.Time{})
 		default:
-			l.w.metrics.appends.WithLabelValues("failed").Inc()
+			l.w.metrics.failed.Inc()
 			l.appendFailed(ctx, s, a.Err)
 		}
 	}
@@ -257,9 +260,10 @@ func (l *lane) appendFailed(ctx context.Context, s *slot, err error) {
 	}
 }
 
-// committed takes the record that was appended as the state.
-func (l *lane) committed(s *slot, a Appended) {
-	l.w.metrics.appends.WithLabelValues("committed").Inc()
+// committed takes the record that was appended as the state. now is when the
+// answer came.
+func (l *lane) committed(s *slot, a Appended, now time.Time) {
+	l.w.metrics.committed.Inc()
 	l.w.fine(onNATS)
 	rec := &s.fold.sealed.Stored
 	rec.Seq = a.Seq
@@ -272,9 +276,10 @@ func (l *lane) committed(s *slot, a Appended) {
 	if len(rec.Outbox) == 0 {
 		s.flushed = rec.Txid
 	}
-	l.w.metrics.transitions.WithLabelValues(rec.Machine, rec.To).Inc()
+	l.w.metrics.moved(rec.Record)
+	l.w.metrics.append.Observe(now.Sub(a.Sent).Seconds())
 	for _, r := range s.fold.results {
-		l.w.metrics.step.Observe(time.Since(r.call.pending.At).Seconds())
+		l.w.metrics.step.Observe(now.Sub(r.call.pending.At).Seconds())
 	}
 	keep := s.results[:0]
 	for _, r := range s.results {
@@ -307,6 +312,7 @@ func (l *lane) save(ctx context.Context, slots []*slot) {
 		return
 	}
 	l.w.fine(onRedis)
+	granted, refused := 0, 0
 	for i, s := range of {
 		a := answers[i]
 		if a.Newer > s.state.Seq {
@@ -315,8 +321,10 @@ func (l *lane) save(ctx context.Context, slots []*slot) {
 		}
 		for j, id := range s.fold.claims {
 			if j >= len(a.Granted) || !a.Granted[j] {
+				refused++
 				continue
 			}
+			granted++
 			if time.Since(s.sent) < l.w.cfg.fresh() {
 				l.start(s, s.pending(id))
 				continue
@@ -324,6 +332,7 @@ func (l *lane) save(ctx context.Context, slots []*slot) {
 			l.confirm(ctx, s, id)
 		}
 	}
+	l.w.metrics.claimed(granted, refused)
 }
 
 // settle acks what may be acked, and keeps or gives back the rest. A message

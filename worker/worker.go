@@ -33,6 +33,7 @@ type Worker struct {
 	others  *gate            // signals, events and due timers in hand
 
 	inlineRunning atomic.Int64
+	pass          sweepPass       // of the sweeper's goroutine
 	stop          chan struct{}   // closed when a stop begins
 	work          context.Context // ends when what is in hand is given up
 	handlers      context.Context // ends when handlers are cancelled
@@ -47,7 +48,7 @@ func New(cfg Config, catalog *statemachine.Catalog, ports Ports) (*Worker, error
 	w := &Worker{
 		cfg: cfg, ports: ports, catalog: catalog,
 		log:     cfg.Logger.With(logkey.Component, "worker"),
-		metrics: newMetrics(cfg.Registry), health: newHealth(cfg.Ready),
+		metrics: newMetrics(cfg.Registry, catalog), health: newHealth(cfg.Ready),
 		starts: newGate(cfg.InFlight), others: newGate(cfg.InFlight), effects: map[string]*gate{},
 		stop: make(chan struct{}),
 	}

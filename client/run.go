@@ -1,0 +1,165 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pawlrun/pawl/api"
+	"github.com/pawlrun/pawl/statemachine"
+)
+
+// What the fleet answers. The types are those of package api.
+type (
+	// Run is a run as it is now.
+	Run = api.Run
+	// Revision is one record of a run: what happened, and what came of it.
+	Revision = api.Revision
+	// Query selects runs of a list.
+	Query = api.RunsQuery
+	// Listing is a page of a list.
+	Listing = api.Listing
+	// Status is where a run is in its life.
+	Status = statemachine.Status
+	// Cause is why a run failed or is parked.
+	Cause = statemachine.Cause
+)
+
+// The statuses of a run. The last three are for ever.
+const (
+	StatusRunning   = statemachine.StatusRunning
+	StatusParked    = statemachine.StatusParked
+	StatusPaused    = statemachine.StatusPaused
+	StatusSucceeded = statemachine.StatusSucceeded
+	StatusFailed    = statemachine.StatusFailed
+	StatusCancelled = statemachine.StatusCancelled
+)
+
+// AllItems asks Get for all items of a run's logs.
+const AllItems = api.AllItems
+
+// Get returns a run with the last items of its logs; AllItems is all.
+// ErrNotFound is returned if there is none.
+func (c *Client) Get(ctx context.Context, id string, items int) (*Run, error) {
+	var r Run
+	if err := c.call(ctx, "get run "+id, api.RunsGet, api.RunQuery{ID: id, Items: items}, &r); err != nil {
+		return nil, err
+	}
+	return &r, nil
+}
+
+// History yields the revisions of a run, oldest first. ErrNotFound is yielded
+// if there is none.
+func (c *Client) History(ctx context.Context, id string) iter.Seq2[*Revision, error] {
+	return func(yield func(*Revision, error) bool) {
+		for after := uint64(0); ; {
+			var p api.HistoryPage
+			if err := c.call(ctx, "history of run "+id, api.RunsHistory, api.HistoryQuery{ID: id, After: after}, &p); err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, r := range p.Revisions {
+				if !yield(r, nil) {
+					return
+				}
+			}
+			if p.Next == 0 {
+				return
+			}
+			after = p.Next
+		}
+	}
+}
+
+// List yields the runs that a query selects, those that moved last first, page
+// by page. A page whose Complete is false is of an index that has lost runs
+// and has not found all of them again: Rebuilt is the share that it has. A
+// page has up to Query.Limit runs.
+func (c *Client) List(ctx context.Context, q Query) iter.Seq2[*Listing, error] {
+	return func(yield func(*Listing, error) bool) {
+		for {
+			var l Listing
+			if err := c.call(ctx, "list runs", api.RunsList, q, &l); err != nil {
+				yield(nil, err)
+				return
+			}
+			if !yield(&l, nil) || l.Next == "" {
+				return
+			}
+			q.Cursor = l.Next
+		}
+	}
+}
+
+// Wait returns a run once it has ended, however that takes: workers and
+// connections may come and go meanwhile. A run that does not exist may be on
+// its way, and is waited for as long as a call may take; then ErrNotFound is
+// returned. A parked or paused run has not ended.
+func (c *Client) Wait(ctx context.Context, id string) (*Run, error) {
+	return c.await(ctx, id, c.poll, func(r *Run) bool { return r.Status.Ended() })
+}
+
+// await asks for a run until it is as wanted. A question is answered when the
+// run has ended, and otherwise after poll.
+func (c *Client) await(ctx context.Context, id string, poll time.Duration, wanted func(*Run) bool) (*Run, error) {
+	breaks := c.nc.StatusChanged(nats.RECONNECTING, nats.DISCONNECTED)
+	defer c.nc.RemoveStatusListener(breaks)
+	var absent time.Time // since when there is no such run
+	for pause := firstPause; ; pause = min(2*pause, mostPause) {
+		asked := time.Now()
+		var w api.Waited
+		q := api.WaitQuery{ID: id, Timeout: statemachine.Duration(poll)}
+		err := c.ask(ctx, "wait for run "+id, api.RunsWait, q, &w, poll+pollSlack, breaks)
+		switch {
+		case err == nil && w.Run != nil:
+			if wanted(w.Run) {
+				return w.Run, nil
+			}
+			absent = time.Time{}
+			if time.Since(asked) > poll/2 {
+				pause = firstPause // it was a long poll, and not an early answer
+			}
+		case err == nil:
+			return nil, &Error{Op: "wait for run " + id, Message: "the answer has no run", kind: ErrInternal}
+		case !errors.Is(err, ErrNotFound):
+			return nil, err
+		case absent.IsZero():
+			absent = asked
+		case time.Since(absent) > c.timeout:
+			return nil, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, &Error{Op: "wait for run " + id, Message: fmt.Sprintf("it has not ended: %v", ctx.Err()), kind: ErrUnavailable, below: ctx.Err()}
+		}
+	}
+}
+
+// Result waits for a run and decodes its data, as it was at the end. If the run
+// does not succeed the error is a *RunError with the run and the cause: it
+// failed, it was cancelled, or it is parked and waits for a person; after that
+// Result may be called again.
+func Result[T any](ctx context.Context, c *Client, id string) (T, error) {
+	var v T
+	// Nobody tells of a run that is parked: it is asked for more often.
+	r, err := c.await(ctx, id, c.poll/4, func(r *Run) bool { return r.Status.Ended() || r.Status == StatusParked })
+	if err != nil {
+		return v, err
+	}
+	if r.Status != StatusSucceeded {
+		return v, &RunError{Run: r}
+	}
+	if r.Truncated && len(r.Data) == 0 {
+		return v, &Error{Op: "result of run " + id, Message: "its data is too large for an answer", kind: ErrTooLarge}
+	}
+	if err := json.Unmarshal(r.Data, &v); err != nil {
+		return v, fmt.Errorf("result of run %s: %w", id, err)
+	}
+	return v, nil
+}

@@ -1,0 +1,78 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/pawlrun/pawl/api"
+	"github.com/pawlrun/pawl/queue"
+)
+
+// Told is what became of a signal or a command: its outcome, and the run as it
+// was then.
+type Told = api.Told
+
+// Signal tells a run something from outside, such as an approval. The same id
+// of a signal is applied once, so take one that the caller would find again;
+// "" has one made for this call. The body is encoded as an input is; nil is
+// {}. ErrNotFound is returned if there is no such run, ErrConflict if it has
+// ended.
+func (c *Client) Signal(ctx context.Context, run, name, id string, body any) (Told, error) {
+	op := fmt.Sprintf("signal %s to run %s", name, run)
+	b, err := encode(body)
+	if err != nil {
+		return Told{}, invalid(op, fmt.Errorf("body: %w", err))
+	}
+	if id == "" {
+		id = newID()
+	}
+	var t Told
+	r := api.SignalRequest{ID: run, Name: name, SignalID: id, Body: b, Timeout: c.patience()}
+	return t, c.call(ctx, op, api.RunsSignal, r, &t)
+}
+
+// CommandOptions are what a command may say besides the run.
+type CommandOptions struct {
+	RequestID string // the same is applied once; default: one is made
+	By        string // who asks, for the record; where users are verified, the user
+	Reason    string // why, at most 2 KB
+	Effect    string // Retry: id of the effect; default: all that were given up
+}
+
+// Cancel ends a run. Effects that are under way are not called back.
+// ErrConflict is returned if the run has ended already.
+func (c *Client) Cancel(ctx context.Context, run string, o CommandOptions) (Told, error) {
+	return c.command(ctx, api.RunsCancel, "cancel", run, o)
+}
+
+// Pause has a run perform nothing new until it is resumed.
+func (c *Client) Pause(ctx context.Context, run string, o CommandOptions) (Told, error) {
+	return c.command(ctx, api.RunsPause, "pause", run, o)
+}
+
+// Resume lets a paused run go on.
+func (c *Client) Resume(ctx context.Context, run string, o CommandOptions) (Told, error) {
+	return c.command(ctx, api.RunsResume, "resume", run, o)
+}
+
+// Retry has the effects of a parked run that were given up tried anew.
+func (c *Client) Retry(ctx context.Context, run string, o CommandOptions) (Told, error) {
+	return c.command(ctx, api.RunsRetry, "retry", run, o)
+}
+
+func (c *Client) command(ctx context.Context, v api.Verb, what, run string, o CommandOptions) (Told, error) {
+	op := what + " run " + run
+	if err := queue.CheckRun(run); err != nil {
+		return Told{}, invalid(op, err)
+	}
+	if o.Effect != "" && v != api.RunsRetry {
+		return Told{}, invalid(op, errors.New("an effect is for Retry"))
+	}
+	if o.RequestID == "" {
+		o.RequestID = newID()
+	}
+	var t Told
+	r := api.CommandRequest{ID: run, RequestID: o.RequestID, By: o.By, Reason: o.Reason, Effect: o.Effect, Timeout: c.patience()}
+	return t, c.call(ctx, op, v, r, &t)
+}

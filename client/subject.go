@@ -1,0 +1,58 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode"
+
+	"github.com/pawlrun/pawl/api"
+)
+
+// The grammar of names that become part of a subject.
+var (
+	nameRE   = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
+	prefixRE = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
+)
+
+// subjects makes the subjects that producers and services use.
+type subjects struct {
+	prefix string
+	user   string // "" is a caller without a name
+}
+
+func (s subjects) api(v api.Verb) string { return api.Subject(s.prefix, s.user, v) }
+
+func (s subjects) start(machine string) string { return s.prefix + ".start." + machine }
+
+// finished is the subject of the completions of a machine; "" is all.
+func (s subjects) finished(machine string) string {
+	if machine == "" {
+		return s.prefix + ".finished.*"
+	}
+	return s.prefix + ".finished." + machine
+}
+
+func (s subjects) finishedStream() string { return strings.ToUpper(s.prefix) + "_FINISHED" }
+
+func checkMachine(name string) error {
+	if !nameRE.MatchString(name) {
+		return fmt.Errorf("%q is no name of a machine: [a-z][a-z0-9_-]{0,63}", name)
+	}
+	return nil
+}
+
+// checkHeader refuses an id that a header would not carry as it is.
+func checkHeader(id string) error {
+	if strings.ContainsFunc(id, unicode.IsControl) || strings.TrimSpace(id) != id {
+		return errors.New("run id has control characters, or blanks at its ends")
+	}
+	return nil
+}
+
+// The headers that producers write and read.
+const (
+	headerRun     = "Pawl-Run-Id"
+	headerVersion = "Pawl-Machine-Version"
+)

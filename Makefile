@@ -3,10 +3,10 @@
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .DEFAULT_GOAL := help
-.PHONY: help check test race lint demo model bench fuzz ci
+.PHONY: help check test race lint demo model bench bench-real fuzz ci
 
 help: ## print this
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 check: lint test ## what to run before a commit: lint, test
 
@@ -30,6 +30,9 @@ model: ## search the protocol in all its settings; takes long and much memory
 
 bench: ## benchmarks
 	go test -run '^$$' -bench . -benchmem ./...
+
+bench-real: ## measure a fleet on a real nats-server and redis-server; ARGS="--queued --runs 5000"
+	scripts/bench-real $(ARGS)
 
 fuzz: ## fuzz the reader of config.yaml for half a minute
 	go test ./internal/config -run '^$$' -fuzz FuzzConfig -fuzztime 30s

@@ -29,6 +29,6 @@ pawl speaks to NATS alone and reads HISTORY itself: it needs no worker. Without
 	run.AddCommand(a.startCommand(), a.showCommand(), a.historyCommand(), a.listCommand(), a.graphCommand())
 	machine := &cobra.Command{Use: "machine", Short: "Look at the machines of this build"}
 	machine.AddCommand(a.machineListCommand(), a.machineGraphCommand())
-	c.AddCommand(run, machine, a.provisionCommand())
+	c.AddCommand(run, machine, a.provisionCommand(), a.benchCommand())
 	return c
 }

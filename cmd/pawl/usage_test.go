@@ -79,6 +79,8 @@ func TestUsage(t *testing.T) {
 		{"run ls --timeout 0s", 2, "pawl: --timeout is 0s (a duration such as 5s)"},
 		{"run ls --colour", 2, "pawl: unknown flag: --colour (see pawl run ls --help)"},
 		{"machine graph nonesuch", 1, "pawl: this build has no such machine: nonesuch (see pawl machine ls)"},
+		{"bench --runs 0", 2, "pawl: the number of runs is 0, not at least 1 (see pawl bench --help)"},
+		{"bench --serial --inflight 5", 2, "pawl: --serial has one run in flight, and --inflight says how many (leave one off)"},
 		{"run ls -s nats://127.0.0.1:1", 1, "pawl: connect to NATS at nats://127.0.0.1:1: nats: no servers available for connection (is it running? named by -s; name another with -s URL)"},
 	}
 	for _, tt := range tests {
@@ -98,7 +100,7 @@ func TestUsage(t *testing.T) {
 // Every command says how it is used.
 func TestExamples(t *testing.T) {
 	t.Parallel()
-	for _, args := range []string{"run start", "run show", "run history", "run ls", "run graph", "machine ls", "machine graph", "provision"} {
+	for _, args := range []string{"run start", "run show", "run history", "run ls", "run graph", "machine ls", "machine graph", "provision", "bench"} {
 		got := pawlRun(t, append(strings.Fields(args), "--help")...)
 		if !strings.Contains(got.stdout, "Examples:\n  ") || !strings.Contains(got.stdout, "pawl "+args) {
 			t.Errorf("pawl %s --help has no example:\n%s", args, got.stdout)

@@ -77,6 +77,8 @@ func ErrorOf(err error) *Error {
 		return errorf(ClassNotFound, "%s", err)
 	case errors.Is(err, ErrCursor):
 		return errorf(ClassCursor, "%s", err)
+	case errors.Is(err, ErrTooLarge):
+		return errorf(ClassTooLarge, "%s", err)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return errorf(ClassTimeout, "not done in time: %s", err)
 	case errors.Is(err, statemachine.ErrFormat):

@@ -3,8 +3,11 @@ package api
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,13 +23,16 @@ type Filter struct {
 	Where   map[string]string // index fields and their values
 	Since   time.Time         // moved at or after it
 	Until   time.Time         // moved before it
-	Cursor  string            // Listing.Next of the page before; only an Index knows it
+	Cursor  string            // Listing.Next of the page before, of the same filter
 	Limit   int               // at most so many, those that moved last; 0: all, or as many as a page of an Index has
 }
 
 // Matches reports whether the record of a run is selected.
 func (f *Filter) Matches(r *statemachine.Record) bool {
 	if f.Machine != "" && f.Machine != r.Machine || f.State != "" && f.State != r.To || f.Status != "" && f.Status != r.Status {
+		return false
+	}
+	if !f.Since.IsZero() && r.At.Before(f.Since) || !f.Until.IsZero() && !r.At.Before(f.Until) {
 		return false
 	}
 	for field, value := range f.Where {
@@ -71,7 +77,11 @@ func (a *Answers) Runs(ctx context.Context, f Filter) (*Listing, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	partitions := make(chan int)
-	l := &lister{filter: f}
+	from, err := f.mark()
+	if err != nil {
+		return nil, err
+	}
+	l := &lister{filter: f, from: from}
 	var wg sync.WaitGroup
 	for range sweeps {
 		wg.Go(func() {
@@ -99,14 +109,21 @@ feed:
 	if l.Runs == nil {
 		l.Runs = []Row{}
 	}
+	l.Complete, l.Rebuilt = true, 1
+	if l.later > len(l.Runs) {
+		last := &l.Runs[len(l.Runs)-1]
+		l.Next = f.cursor(mark{At: last.Updated, Run: last.ID})
+	}
 	return &l.Listing, nil
 }
 
 // lister gathers the rows of several sweeps.
 type lister struct {
 	filter Filter
+	from   *mark // where the page before ended; nil: there is none
 
-	mu sync.Mutex
+	mu    sync.Mutex
+	later int // rows that are selected and not in a page before
 	Listing
 }
 
@@ -134,6 +151,10 @@ func (l *lister) add(r *statemachine.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.Matched++
+	if !l.from.before(&row) {
+		return
+	}
+	l.later++
 	l.Runs = append(l.Runs, row)
 	// Sorting at twice the limit keeps the memory bounded, and the work per row
 	// constant but for a logarithm.
@@ -151,4 +172,52 @@ func (l *lister) trim() {
 		clear(l.Runs[l.filter.Limit:])
 		l.Runs = l.Runs[:l.filter.Limit]
 	}
+}
+
+// mark is where a page of a list from HISTORY ends. Runs that moved since are
+// before it and in no later page.
+type mark struct {
+	At    time.Time `json:"at"`
+	Run   string    `json:"run"`
+	Print string    `json:"print"` // of the filter
+}
+
+// before reports whether a row belongs to a page after the mark.
+func (m *mark) before(r *Row) bool {
+	return m == nil || cmp.Or(m.At.Compare(r.Updated), cmp.Compare(r.ID, m.Run)) > 0
+}
+
+// historyCursor begins the cursors of lists from HISTORY: those of an Index
+// begin otherwise.
+const historyCursor = "history."
+
+// cursor is a mark as it is given out.
+func (f *Filter) cursor(m mark) string {
+	m.Print = f.print()
+	b, _ := json.Marshal(m) // texts
+	return historyCursor + base64.RawURLEncoding.EncodeToString(b)
+}
+
+// mark reads the cursor; nil if there is none.
+func (f *Filter) mark() (*mark, error) {
+	if f.Cursor == "" {
+		return nil, nil
+	}
+	text, ok := strings.CutPrefix(f.Cursor, historyCursor)
+	if !ok {
+		return nil, ErrCursor
+	}
+	m := new(mark)
+	if b, err := base64.RawURLEncoding.DecodeString(text); err != nil || json.Unmarshal(b, m) != nil || m.Print != f.print() {
+		return nil, ErrCursor
+	}
+	return m, nil
+}
+
+// print tells filters apart, but for where their pages begin and how long they
+// are.
+func (f Filter) print() string {
+	f.Cursor, f.Limit = "", 0
+	b, _ := json.Marshal(f) // texts and times
+	return statemachine.Fingerprint("runs", b)
 }

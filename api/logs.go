@@ -6,46 +6,74 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/pawlrun/pawl/statemachine"
 )
 
+// unbounded is more bytes than there are.
+const unbounded = math.MaxInt
+
 // logs gathers the last n items of every log of a run, as of its record r;
-// n < 0 is all of them. Sealed items lie in chunks that link backwards, the
+// n < 0 is all of them. If they have more than so many bytes, those at the
+// beginning of long logs are left out, and cut says so. Sealed items lie in chunks that link backwards, the
 // others in the records since:
 //
 //	[0 … … … … … … … Sealed)[Sealed … … Count)
 //	chunk ◀─ chunk ◀─ Head   adds of the records after After
-func (a *Answers) logs(ctx context.Context, r *statemachine.Stored, n int) (map[string]Items, error) {
+func (a *Answers) logs(ctx context.Context, r *statemachine.Stored, n, most int) (logs map[string]Items, cut bool, err error) {
+	logs = make(map[string]Items, len(r.Logs))
 	if len(r.Logs) == 0 {
-		return map[string]Items{}, nil
+		return logs, false, nil
 	}
 	fresh, err := a.unsealed(ctx, r)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	logs := make(map[string]Items, len(r.Logs))
+	share := most / len(r.Logs)
 	for _, name := range slices.Sorted(maps.Keys(r.Logs)) {
 		ref := r.Logs[name]
 		if got, want := len(fresh[name]), ref.Count-ref.Sealed; got != want {
-			return nil, fmt.Errorf("log %q of run %q: the records hold %d items since the last chunk, not %d", name, r.Run, got, want)
+			return nil, false, fmt.Errorf("log %q of run %q: the records hold %d items since the last chunk, not %d", name, r.Run, got, want)
 		}
 		from := 0
 		if n >= 0 {
 			from = max(0, ref.Count-n)
 		}
-		sealed, err := a.sealed(ctx, r.Run, ref, from)
+		tail := fresh[name][max(0, from-ref.Sealed):]
+		sealed, err := a.sealed(ctx, r.Run, ref, from, share-size(tail))
 		if err != nil {
-			return nil, fmt.Errorf("log %q of run %q: %w", name, r.Run, err)
+			return nil, false, fmt.Errorf("log %q of run %q: %w", name, r.Run, err)
 		}
-		items := slices.Concat(sealed, fresh[name][max(0, from-ref.Sealed):])
+		items := within(slices.Concat(sealed, tail), share)
+		cut = cut || len(items) < ref.Count-from
 		if items == nil {
 			items = Items{}
 		}
 		logs[name] = items
 	}
-	return logs, nil
+	return logs, cut, nil
+}
+
+// size is how many bytes items have in JSON.
+func size(items Items) int {
+	n := 0
+	for _, it := range items {
+		n += len(it) + len(",")
+	}
+	return n
+}
+
+// within is the last items that have at most so many bytes.
+func within(items Items, most int) Items {
+	i := len(items)
+	for n := 0; i > 0; i-- {
+		if n += len(items[i-1]) + len(","); n > most {
+			break
+		}
+	}
+	return items[i:]
 }
 
 // unsealed collects the items that lie in records, in one reading for all logs.
@@ -79,10 +107,12 @@ func (a *Answers) unsealed(ctx context.Context, r *statemachine.Stored) (map[str
 	return fresh, nil
 }
 
-// sealed returns items [from, Sealed) of a log, from its chunks.
-func (a *Answers) sealed(ctx context.Context, run string, ref statemachine.LogRef, from int) (Items, error) {
+// sealed returns items [from, Sealed) of a log, from its chunks. It reads no
+// chunk more once it has so many bytes: the items then begin later.
+func (a *Answers) sealed(ctx context.Context, run string, ref statemachine.LogRef, from, most int) (Items, error) {
 	var parts []Items
-	for next, head := ref.Sealed, ref.Head; next > from; {
+	bytes := 0
+	for next, head := ref.Sealed, ref.Head; next > from && bytes <= most; {
 		if head == "" {
 			return nil, fmt.Errorf("the chunks end at item %d", next)
 		}
@@ -100,7 +130,9 @@ func (a *Answers) sealed(ctx context.Context, run string, ref statemachine.LogRe
 		if c.First < 0 || len(c.Items) == 0 || c.First+len(c.Items) != next {
 			return nil, fmt.Errorf("chunk %s holds items %d to %d, and not those before %d", head, c.First, c.First+len(c.Items), next)
 		}
-		parts = append(parts, c.Items[max(0, from-c.First):])
+		part := Items(c.Items[max(0, from-c.First):])
+		bytes += size(part)
+		parts = append(parts, part)
 		next, head = c.First, c.Prev
 	}
 	slices.Reverse(parts)

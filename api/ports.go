@@ -14,6 +14,8 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrCursor is returned for a cursor that no list gave out.
 	ErrCursor = errors.New("cursor is none that a list gave out")
+	// ErrTooLarge is returned by a Sender for what no stream will ever take.
+	ErrTooLarge = errors.New("too large")
 )
 
 // Log is what is read of HISTORY.
@@ -31,6 +33,9 @@ type Log interface {
 // Blobs keep values that are too large for a record.
 type Blobs interface {
 	Get(ctx context.Context, run, hash string) ([]byte, error)
+	// Piece returns at most so many bytes from an offset on, and how many the
+	// whole has. ErrNotFound is returned if there is no such value.
+	Piece(ctx context.Context, run, hash string, offset int64, most int) ([]byte, int64, error)
 }
 
 // Letters is what is read of DLQ.
@@ -41,6 +46,36 @@ type Letters interface {
 	Of(ctx context.Context, kind deadletter.Kind, machine string, after uint64) iter.Seq2[deadletter.Letter, error]
 	// Get returns a letter by its sequence, and false if there is none.
 	Get(ctx context.Context, seq uint64) (deadletter.Letter, bool, error)
+	// OfStart returns the letter of a start, by the sequence under which its
+	// message was stored, and false if there is none.
+	OfStart(ctx context.Context, machine string, message uint64) (deadletter.Letter, bool, error)
+}
+
+// Bell rings for runs.
+type Bell interface {
+	// Bell has f called whenever a record of a run is about to be committed,
+	// with the status it leads to, until silence is called. It may miss some,
+	// and ring for some that are not committed after all. F must be quick.
+	Bell(run string, f func(statemachine.Status)) (silence func(), err error)
+}
+
+// Registry is the machines that workers have registered.
+type Registry interface {
+	// Machines lists them by name, without their runs.
+	Machines(ctx context.Context) ([]Machine, error)
+}
+
+// Counts says how many runs there are, as far as the index knows.
+type Counts interface {
+	// Counts returns the runs of each machine by status; ok is false while the
+	// index is incomplete.
+	Counts(ctx context.Context) (counts map[string]map[statemachine.Status]int, ok bool, err error)
+}
+
+// Streams is where the streams of the fleet are looked at.
+type Streams interface {
+	// Streams describes each of them, those that are missing included.
+	Streams(ctx context.Context) ([]Stream, error)
 }
 
 // Index finds runs without reading all of them. It may have lost some.
@@ -84,12 +119,18 @@ type Command struct {
 	statemachine.Command
 }
 
-// Answers makes the answers. It may be used concurrently. Index and Sender may
-// be nil: then lists are made from HISTORY, and nothing can be changed.
+// Answers makes the answers. It may be used concurrently. All but the first
+// three may be nil: then lists are made from HISTORY, nothing can be changed,
+// runs that are waited for are looked at more often, and what the others know
+// is not known.
 type Answers struct {
-	Log     Log
-	Blobs   Blobs
-	Letters Letters
-	Index   Index
-	Sender  Sender
+	Log      Log
+	Blobs    Blobs
+	Letters  Letters
+	Index    Index
+	Sender   Sender
+	Bell     Bell
+	Registry Registry
+	Counts   Counts
+	Streams  Streams
 }

@@ -82,7 +82,7 @@ func (a *Answers) Run(ctx context.Context, id string, items int) (*Run, error) {
 	}
 	run := runOf(r.Record)
 	if items != 0 && r.Tomb == nil {
-		if run.Logs, err = a.logs(ctx, r, items); err != nil {
+		if run.Logs, _, err = a.logs(ctx, r, items, unbounded); err != nil {
 			return nil, err
 		}
 	}

@@ -117,6 +117,24 @@ func (w letterTwin) Get(_ context.Context, seq uint64) (deadletter.Letter, bool,
 	return deadletter.Letter{}, false, w.broken
 }
 
+func (b blobTwin) Piece(_ context.Context, _, hash string, offset int64, most int) ([]byte, int64, error) {
+	v, ok := b.blobs[hash]
+	if !ok {
+		return nil, 0, fmt.Errorf("blob %s: %w", hash, ErrNotFound)
+	}
+	from := min(int(offset), len(v))
+	return v[from:min(from+most, len(v))], int64(len(v)), nil
+}
+
+func (w letterTwin) OfStart(_ context.Context, machine string, message uint64) (deadletter.Letter, bool, error) {
+	for _, l := range w.letters {
+		if l.Kind == deadletter.KindStart && l.Machine == machine && l.SrcSeq == message {
+			return l, true, nil
+		}
+	}
+	return deadletter.Letter{}, false, w.broken
+}
+
 // counter is a machine with a log: it asks for as many steps as its input says.
 type counter struct {
 	N       int                               `json:"n"`

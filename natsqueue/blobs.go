@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/pawlrun/pawl/api"
 	"github.com/pawlrun/pawl/worker"
 )
 
@@ -41,7 +42,10 @@ var ErrNoBlob = errors.New("no such blob")
 // to a run.
 type Blobs struct{ *link }
 
-var _ worker.Blobs = (*Blobs)(nil)
+var (
+	_ worker.Blobs = (*Blobs)(nil)
+	_ api.Blobs    = (*Blobs)(nil)
+)
 
 // Put implements worker.Blobs.
 func (b *Blobs) Put(ctx context.Context, run string, blobs map[string][]byte) error {
@@ -60,6 +64,54 @@ func (b *Blobs) Get(ctx context.Context, run, hash string) ([]byte, error) {
 		return nil, fmt.Errorf("get blob of run %s: %w", quoted(run), err)
 	}
 	return data, nil
+}
+
+// Piece implements api.Blobs. It reads no more of a blob than the piece, and so
+// cannot check the whole.
+func (b *Blobs) Piece(ctx context.Context, run, hash string, offset int64, most int) ([]byte, int64, error) {
+	data, total, err := b.piece(ctx, runPart(run), hash, offset, most)
+	if err != nil {
+		return nil, 0, fmt.Errorf("get blob of run %s: %w", quoted(run), err)
+	}
+	return data, total, nil
+}
+
+func (l *link) piece(ctx context.Context, owner, hash string, offset int64, most int) ([]byte, int64, error) {
+	if !opaqueRE.MatchString(hash) {
+		return nil, 0, fmt.Errorf("%s is no hash", quoted(hash))
+	}
+	if offset < 0 || offset > mostBlob {
+		offset = mostBlob // beyond any: there is a size, and no bytes
+	}
+	at := int(offset) / blobChunk
+	c, err := l.chunk(ctx, owner, hash, at)
+	if errors.Is(err, ErrNoBlob) && at > 0 {
+		at = 0
+		c, err = l.chunk(ctx, owner, hash, at)
+	}
+	if errors.Is(err, ErrNoBlob) {
+		return nil, 0, fmt.Errorf("%w: %w", err, api.ErrNotFound)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	total, err := strconv.Atoi(c.header.Get(headerSize))
+	if err != nil || total < 0 || total > mostBlob {
+		return nil, 0, fmt.Errorf("blob %s has no size: %w", hash, err)
+	}
+	data := make([]byte, 0, max(0, min(most, total-int(offset))))
+	for from := int(offset) - at*blobChunk; len(data) < cap(data); from = 0 {
+		if from >= len(c.data) {
+			return nil, 0, fmt.Errorf("blob %s is damaged: chunk %d has %d bytes", hash, at, len(c.data))
+		}
+		data = append(data, c.data[from:min(len(c.data), from+cap(data)-len(data))]...)
+		if at++; len(data) < cap(data) {
+			if c, err = l.chunk(ctx, owner, hash, at); err != nil {
+				return nil, 0, err
+			}
+		}
+	}
+	return data, int64(total), nil
 }
 
 // PurgeRun removes all blobs of a run.

@@ -2,7 +2,10 @@
 // the tokens by which runs appear in subjects and keys. It knows no broker.
 package queue
 
-import "time"
+import (
+	"strconv"
+	"time"
+)
 
 // Kind tells which queue a message came from.
 type Kind string
@@ -36,6 +39,10 @@ type Message struct {
 	Fault     error     // set if the message cannot be understood; it is dead-lettered
 	Delivery            // how to answer it
 }
+
+// LetterID is the id of the letter of a message, within its stream: what it is
+// judged to be may change from one delivery to the next, the letter is one.
+func LetterID(kind Kind, seq uint64) string { return string(kind) + "-" + strconv.FormatUint(seq, 10) }
 
 // Delivery is the broker's side of a message.
 type Delivery interface {

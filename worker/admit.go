@@ -203,7 +203,7 @@ func (w *Worker) deadLetter(ctx context.Context, m queue.Message, cause error) b
 	l := deadletter.Letter{
 		// One letter for one message: what it is judged to be may change (a run
 		// may exist by the next delivery), the first verdict stands.
-		ID:   fmt.Sprintf("%s-%d", m.Kind, m.Seq),
+		ID:   queue.LetterID(m.Kind, m.Seq),
 		Kind: kind, Machine: m.Machine, Run: m.Run, Class: class, Cause: messageOf(cause),
 		Print: statemachine.Fingerprint(class, []byte(string(m.Kind)+m.Machine)),
 		First: m.Time.UTC(), Last: time.Now().UTC(), Build: w.cfg.Build,

@@ -1,0 +1,300 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pawlrun/pawl/statemachine"
+)
+
+// Every change is a message that the fleet applies. What is read here before
+// it is sent only spares those that can come to nothing, and what is read
+// afterwards only tells what became of it.
+
+// start asks for a run, and waits for its first record or its letter.
+func (s *Server) start(ctx context.Context, _ Caller, q *StartRequest) (*Started, error) {
+	timeout, err := q.check()
+	if err != nil {
+		return nil, err
+	}
+	if s.answers.Sender == nil {
+		return nil, errReadOnly()
+	}
+	print, err := startPrint(q.Machine, q.Input)
+	if err != nil {
+		return nil, badf("input: %s", err)
+	}
+	sooner, cancel := context.WithTimeout(ctx, s.opts.Timeout)
+	defer cancel()
+	r, err := s.answers.Log.Look(sooner, q.ID)
+	if err != nil {
+		return nil, err
+	}
+	if r != nil { // what a run began with is so for ever: nothing need be sent
+		return startedAs(q, print, r, false)
+	}
+	seq, err := s.answers.Sender.Start(sooner, Start{Machine: q.Machine, Run: q.ID, Version: q.Version, Input: q.Input})
+	if err != nil {
+		return nil, err
+	}
+	if timeout == 0 {
+		return &Started{ID: q.ID, Outcome: OutcomeAccepted}, nil
+	}
+	return s.started(ctx, timeout, q, print, seq)
+}
+
+// started waits for what became of a start.
+func (s *Server) started(ctx context.Context, timeout time.Duration, q *StartRequest, print string, seq uint64) (*Started, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	refused := make(chan *Error, 1) // size: the one who looks for a letter never waits
+	looking := make(chan struct{})
+	go func() {
+		defer close(looking)
+		if e := s.refused(ctx, q.Machine, seq); e != nil {
+			refused <- e
+			cancel()
+		}
+	}()
+	r, err := s.until(ctx, timeout, q.ID, true, func(r *statemachine.Stored) (bool, error) { return r != nil, nil })
+	cancel()
+	<-looking
+	if r != nil {
+		return startedAs(q, print, r, s.beganWith(r, seq))
+	}
+	select {
+	case e := <-refused:
+		return nil, e
+	default:
+	}
+	if err != nil && !over(err) {
+		return nil, err
+	}
+	return &Started{ID: q.ID, Outcome: OutcomeAccepted}, nil
+}
+
+// refused looks for the letter of a start, less and less often, until ctx ends.
+func (s *Server) refused(ctx context.Context, machine string, seq uint64) *Error {
+	if seq == 0 {
+		return nil
+	}
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return nil
+		}
+		// A letter that cannot be read yet is looked for again.
+		if l, ok, err := s.answers.Letters.OfStart(ctx, machine, seq); ok && err == nil {
+			return errorf(l.Class, "the start was refused: %s: %s", l.Class, strings.TrimPrefix(l.Cause, l.Class+": "))
+		}
+	}
+}
+
+// startedAs is what a start is to a run that exists; created says that the run
+// began with this one, and not with another like it.
+func startedAs(q *StartRequest, print string, r *statemachine.Stored, created bool) (*Started, error) {
+	if r.Machine != q.Machine {
+		return nil, errorf(ClassConflict, "run %s exists, of machine %s", quoted(q.ID), r.Machine)
+	}
+	if r.Input != print {
+		return nil, errorf(ClassConflict, "run %s exists, with another input", quoted(q.ID))
+	}
+	a := &Started{ID: q.ID, Outcome: OutcomeExists, Status: r.Status, Revision: r.Rev}
+	if created {
+		a.Outcome = OutcomeCreated
+	}
+	return a, nil
+}
+
+// beganWith reports whether a run that was not there before began with the
+// message of this sequence. If its first record cannot be read, it did.
+func (s *Server) beganWith(r *statemachine.Stored, seq uint64) bool {
+	if r.Rev > 1 {
+		ctx, cancel := context.WithTimeout(context.Background(), s.opts.Timeout)
+		defer cancel()
+		for first, err := range s.answers.Log.Read(ctx, r.Run, 0) {
+			if err != nil || first.Rev != 1 {
+				return true
+			}
+			r = first
+			break
+		}
+	}
+	for i := range r.Events {
+		if e := &r.Events[i]; e.Kind == statemachine.EventStart {
+			return e.Seq == 0 || seq == 0 || e.Seq == seq
+		}
+	}
+	return true
+}
+
+// startPrint is the fingerprint that a run has of its start.
+func startPrint(machine string, input []byte) (string, error) {
+	var b bytes.Buffer
+	if err := json.Compact(&b, input); err != nil {
+		return "", err
+	}
+	return statemachine.Fingerprint(machine, b.Bytes()), nil
+}
+
+// check says all that is wrong with a start, and sets its defaults.
+func (q *StartRequest) check() (time.Duration, error) {
+	var f faults
+	f.name("machine", q.Machine)
+	if q.ID == "" {
+		q.ID = q.Machine + "-" + made()
+	}
+	f.run(q.ID)
+	f.header("run id", q.ID)
+	if q.Version < 0 {
+		f.addf("version %d is not 1 or more", q.Version)
+	}
+	if len(q.Input) == 0 {
+		q.Input = json.RawMessage("{}")
+	}
+	timeout := f.timeout(q.Timeout, usualWait)
+	if err := f.err(); err != nil {
+		return 0, err
+	}
+	if len(q.Input) > maxBody {
+		return 0, errorf(ClassTooLarge, "the input has %d bytes, over %d", len(q.Input), maxBody)
+	}
+	return timeout, nil
+}
+
+// signal tells a run something from outside.
+func (s *Server) signal(ctx context.Context, _ Caller, q *SignalRequest) (*Told, error) {
+	var f faults
+	f.run(q.ID)
+	f.name("signal", q.Name)
+	timeout := f.timeout(q.Timeout, usualWait)
+	f.id("signal_id", &q.SignalID)
+	if err := f.err(); err != nil {
+		return nil, err
+	}
+	if len(q.Body) > maxBody {
+		return nil, errorf(ClassTooLarge, "the body has %d bytes, over %d", len(q.Body), maxBody)
+	}
+	told, err := s.tell(ctx, timeout, q.ID, "signal "+quoted(q.Name), statemachine.SignalEventID(q.SignalID), func(ctx context.Context) error {
+		return s.answers.Sender.Signal(ctx, SignalTo{Run: q.ID, Name: q.Name, ID: q.SignalID, Body: q.Body})
+	})
+	if told != nil {
+		told.SignalID = q.SignalID
+	}
+	return told, err
+}
+
+// command is the action of a verb that steers a run.
+func (s *Server) command(v Verb) func(context.Context, Caller, *CommandRequest) (*Told, error) {
+	kind := map[Verb]statemachine.EventKind{
+		RunsCancel: statemachine.EventCancel, RunsPause: statemachine.EventPause,
+		RunsResume: statemachine.EventResume, RunsRetry: statemachine.EventRedrive,
+	}[v]
+	name := strings.TrimPrefix(string(v), "runs.")
+	return func(ctx context.Context, c Caller, q *CommandRequest) (*Told, error) {
+		var f faults
+		f.run(q.ID)
+		f.id("request_id", &q.RequestID)
+		f.text("by", q.By, maxID)
+		f.text("reason", q.Reason, maxReason)
+		f.text("effect", q.Effect, maxID)
+		if q.Effect != "" && v != RunsRetry {
+			f.addf("effect is for a retry only")
+		}
+		timeout := f.timeout(q.Timeout, usualWait)
+		if err := f.err(); err != nil {
+			return nil, err
+		}
+		by := q.By
+		if c.Verified {
+			by = c.User
+		}
+		told, err := s.tell(ctx, timeout, q.ID, name, commandEventID(q.RequestID), func(ctx context.Context) error {
+			return s.answers.Sender.Command(ctx, Command{
+				Run: q.ID, Kind: kind, ID: q.RequestID, Command: statemachine.Command{By: by, Reason: q.Reason, Effect: q.Effect},
+			})
+		})
+		if told != nil {
+			told.RequestID = q.RequestID
+		}
+		return told, err
+	}
+}
+
+// tell sends a run something with an id, and waits until a record has it.
+func (s *Server) tell(ctx context.Context, timeout time.Duration, run, what, event string, send func(context.Context) error) (*Told, error) {
+	if s.answers.Sender == nil {
+		return nil, errReadOnly()
+	}
+	sooner, cancel := context.WithTimeout(ctx, s.opts.Timeout)
+	defer cancel()
+	before, err := s.answers.Log.Look(sooner, run)
+	if err != nil {
+		return nil, err
+	}
+	if before == nil {
+		return nil, notFound(run)
+	}
+	answer := func(o Outcome, r *statemachine.Stored) *Told {
+		return &Told{ID: run, Outcome: o, Status: r.Status, Revision: r.Rev}
+	}
+	if slices.Contains(before.Applied, event) {
+		return answer(OutcomeDuplicate, before), nil
+	}
+	if before.Status.Ended() {
+		return nil, ended(before, what)
+	}
+	if err := send(sooner); err != nil {
+		return nil, err
+	}
+	if timeout == 0 {
+		return answer(OutcomeAccepted, before), nil
+	}
+	r, err := s.until(ctx, timeout, run, true, func(r *statemachine.Stored) (bool, error) {
+		switch {
+		case r == nil || slices.Contains(r.Applied, event):
+			return r != nil, nil
+		case r.Status.Ended():
+			return false, ended(r, what)
+		}
+		return false, nil
+	})
+	switch {
+	case err == nil:
+		return answer(OutcomeApplied, r), nil
+	case !over(err):
+		return nil, err
+	case r == nil:
+		r = before
+	}
+	return answer(OutcomeAccepted, r), nil
+}
+
+func ended(r *statemachine.Stored, what string) error {
+	return errorf(ClassEnded, "run %s has ended (%s): %s was not applied", quoted(r.Run), r.Status, what)
+}
+
+func errReadOnly() error { return errorf(ClassUnavailable, "nothing can be changed here") }
+
+// id checks the id of a signal or a command; one is made if there is none.
+func (f *faults) id(what string, id *string) {
+	if *id == "" {
+		*id = made()
+	}
+	f.text(what, *id, maxID)
+	f.header(what, *id)
+}
+
+// made is an id that nobody else has.
+func made() string { return strings.ToLower(rand.Text()) }
+
+// commandEventID is the id of the event of a command.
+func commandEventID(request string) string { return "cmd:" + request }

@@ -1,0 +1,225 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/pawlrun/pawl/internal/logkey"
+)
+
+// Caller is who asks.
+type Caller struct {
+	User     string // "" if nobody is named
+	Verified bool   // the server's permissions vouch for User
+	Role     Role   // what the request was allowed as
+}
+
+// ServerOptions say how a Server answers. Zero values mean the default.
+type ServerOptions struct {
+	// Authorise says why a caller may not have a verb. It is asked once for
+	// each request, before it is read, and its error is told to the caller.
+	// Default: what came in is allowed.
+	Authorise func(ctx context.Context, c Caller, verb string) error
+	Logger    *slog.Logger // default: discards
+
+	Reads   int           // reads under way at once; default 64, and 32 times as many wait for their turn
+	Changes int           // starts, signals and commands at once; default 512
+	Waits   int           // waits at once; default 2,048
+	Scans   int           // lists from HISTORY at once, each a read of the whole fleet; default 2
+	Timeout time.Duration // of a read; default 5 s
+}
+
+func (o ServerOptions) withDefaults() ServerOptions {
+	set := func(v *int, d int) {
+		if *v <= 0 {
+			*v = d
+		}
+	}
+	set(&o.Reads, 64)
+	set(&o.Changes, 512)
+	set(&o.Waits, 2048)
+	set(&o.Scans, 2)
+	if o.Timeout <= 0 {
+		o.Timeout = 5 * time.Second
+	}
+	if o.Authorise == nil {
+		o.Authorise = func(context.Context, Caller, string) error { return nil }
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// Server answers requests, whatever carries them. It may be used concurrently.
+type Server struct {
+	answers *Answers
+	opts    ServerOptions
+	verbs   map[Verb]action
+	scans   *lanes
+	watch   *watchers
+	hurry   context.Context // ended: who waits is answered at once
+	stop    context.CancelFunc
+}
+
+// action is how a verb is carried out.
+type action struct {
+	lanes *lanes
+	most  int // bytes of the request
+	do    func(ctx context.Context, c Caller, body []byte) (any, error)
+}
+
+// NewServer returns a server of the answers that a can make.
+func NewServer(a *Answers, o ServerOptions) *Server {
+	o = o.withDefaults()
+	s := &Server{answers: a, opts: o, scans: newLanes(o.Scans, 0), watch: newWatchers(a)}
+	s.hurry, s.stop = context.WithCancel(context.Background())
+	reads, changes, waits := newLanes(o.Reads, 32*o.Reads), newLanes(o.Changes, 0), newLanes(o.Waits, 0)
+	s.verbs = map[Verb]action{
+		RunsGet:      {reads, maxRequest, on(timed(s, s.getRun))},
+		RunsList:     {reads, maxRequest, on(timed(s, s.listRuns))},
+		RunsHistory:  {reads, maxRequest, on(timed(s, s.history))},
+		RunsWait:     {waits, maxRequest, on(s.wait)},
+		RunsStart:    {changes, maxInput, on(s.start)},
+		RunsSignal:   {changes, maxInput, on(s.signal)},
+		RunsCancel:   {changes, maxRequest, on(s.command(RunsCancel))},
+		RunsPause:    {changes, maxRequest, on(s.command(RunsPause))},
+		RunsResume:   {changes, maxRequest, on(s.command(RunsResume))},
+		RunsRetry:    {changes, maxRequest, on(s.command(RunsRetry))},
+		MachinesList: {reads, maxRequest, on(timed(s, s.listMachines))},
+		MachinesGet:  {reads, maxRequest, on(timed(s, s.getMachine))},
+		LettersList:  {reads, maxRequest, on(timed(s, s.listLetters))},
+		LettersGet:   {reads, maxRequest, on(timed(s, s.getLetter))},
+		StreamsGet:   {reads, maxRequest, on(timed(s, s.listStreams))},
+		BlobsGet:     {reads, maxRequest, on(timed(s, s.getBlob))},
+	}
+	return s
+}
+
+const (
+	maxRequest = 64 << 10
+	maxInput   = 1 << 20 // the input itself may have less, see maxBody
+)
+
+// Do answers a request. The error is always an *Error. A fault in here is
+// logged and answered, and harms no other request.
+func (s *Server) Do(ctx context.Context, c Caller, v Verb, body []byte) (answer []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.opts.Logger.Error("a request brought out a fault", logkey.Name, string(v), logkey.Cause, fmt.Sprint(p), logkey.Stack, string(debug.Stack()))
+			answer, err = nil, errorf(ClassInternal, "%s: a fault of the server, see its log", v)
+		}
+	}()
+	a, ok := s.verbs[v]
+	if !ok {
+		return nil, errorf(ClassNotFound, "no verb is called %s", quoted(string(v)))
+	}
+	if c.Role != v.Role() {
+		return nil, errorf(ClassForbidden, "%s needs the role %s", v, v.Role())
+	}
+	if err := s.opts.Authorise(ctx, c, string(v)); err != nil {
+		return nil, errorf(ClassForbidden, "%s is not allowed: %s", v, err)
+	}
+	if len(body) > a.most {
+		return nil, errorf(ClassTooLarge, "the request has %d bytes, over %d", len(body), a.most)
+	}
+	if err := a.lanes.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer a.lanes.leave()
+	out, err := a.do(ctx, c, body)
+	if err != nil {
+		return nil, ErrorOf(err)
+	}
+	if answer, err = encode(out); err != nil {
+		return nil, errorf(ClassInternal, "encode the answer of %s: %s", v, err)
+	}
+	if len(answer) > MaxAnswer {
+		return nil, errorf(ClassTooLarge, "the answer has %d bytes, over %d: ask for less", len(answer), MaxAnswer)
+	}
+	return answer, nil
+}
+
+// Hurry has everything that waits be answered at once with what there is, now
+// and from now on.
+func (s *Server) Hurry() { s.stop() }
+
+// Close returns when nothing is left running. The caller has waited for the
+// requests.
+func (s *Server) Close() {
+	s.stop()
+	s.watch.eyes.Wait()
+}
+
+// on makes an action of a function of a request.
+func on[Q, A any](f func(context.Context, Caller, *Q) (*A, error)) func(context.Context, Caller, []byte) (any, error) {
+	return func(ctx context.Context, c Caller, body []byte) (any, error) {
+		q := new(Q)
+		if err := decode(body, q); err != nil {
+			return nil, err
+		}
+		a, err := f(ctx, c, q)
+		if err != nil {
+			return nil, err
+		}
+		return a, nil
+	}
+}
+
+// timed gives a read its time.
+func timed[Q, A any](s *Server, f func(context.Context, *Q) (*A, error)) func(context.Context, Caller, *Q) (*A, error) {
+	return func(ctx context.Context, _ Caller, q *Q) (*A, error) {
+		ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
+		defer cancel()
+		return f(ctx, q)
+	}
+}
+
+// encode is the JSON of an answer. Text is left as it is: it is for programs,
+// not for a page.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// lanes bound how many requests of a kind are under way, and how many wait.
+type lanes struct {
+	free  chan struct{} // size: how many are under way at once
+	queue int64         // how many wait for their turn, at most
+	held  atomic.Int64  // under way or waiting
+}
+
+func newLanes(n, queue int) *lanes {
+	return &lanes{free: make(chan struct{}, n), queue: int64(queue)}
+}
+
+// enter waits for a turn; it returns ClassBusy if too many wait already.
+func (l *lanes) enter(ctx context.Context) error {
+	if n := l.held.Add(1); n > int64(cap(l.free))+l.queue {
+		l.held.Add(-1)
+		return errorf(ClassBusy, "too many requests of this kind at once (%d): ask again", n-1)
+	}
+	select {
+	case l.free <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		l.held.Add(-1)
+		return errorf(ClassBusy, "no turn came: %s", context.Cause(ctx))
+	}
+}
+
+func (l *lanes) leave() {
+	<-l.free
+	l.held.Add(-1)
+}

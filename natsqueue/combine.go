@@ -12,6 +12,8 @@ import (
 // works on one batch at a time anyway, and a batch costs it the same syncs
 // whatever its size.
 type combiner struct {
+	stream string
+
 	mu      sync.Mutex
 	busy    bool // somebody leads
 	waiting []*turn
@@ -47,6 +49,7 @@ func (c *combiner) send(ctx context.Context, l *link, msgs []*nats.Msg) []ack {
 	for _, one := range turns {
 		all = append(all, one.msgs...)
 	}
+	l.opts.Gathered(c.stream, len(all))
 	ctx = context.WithoutCancel(ctx)
 	var acks []ack
 	if len(all) < leastBatch {

@@ -21,6 +21,8 @@ type mux struct {
 	inbox string // what answers are sent to: inbox.<flight>.<request>
 	sub   *nats.Subscription
 	next  atomic.Uint64
+	// landed is told of flights that ended.
+	landed func(requests, unanswered int, took time.Duration)
 
 	mu      sync.RWMutex
 	flights map[uint64]*flight
@@ -30,11 +32,12 @@ type mux struct {
 	wg     sync.WaitGroup
 }
 
-func newMux(nc *nats.Conn) (*mux, error) {
+func newMux(nc *nats.Conn, landed func(requests, unanswered int, took time.Duration)) (*mux, error) {
 	m := &mux{
 		nc:      nc,
 		inbox:   nc.NewInbox(),
 		flights: map[uint64]*flight{},
+		landed:  landed,
 		cut:     make(chan struct{}),
 	}
 	sub, err := nc.Subscribe(m.inbox+".*.*", m.receive)
@@ -115,6 +118,7 @@ type flight struct {
 	id    uint64
 	cut   <-chan struct{} // closed when the connection it was sent on breaks
 	many  bool            // one request, answered by messages and a status
+	began time.Time
 
 	mu      sync.Mutex
 	answers []*nats.Msg // by request; with many, in the order they came
@@ -139,7 +143,7 @@ func (m *mux) flyMany() *flight {
 }
 
 func (m *mux) register(f *flight) {
-	f.reply = m.inbox + "." + strconv.FormatUint(f.id, 36) + "."
+	f.reply, f.began = m.inbox+"."+strconv.FormatUint(f.id, 36)+".", f.heard
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f.cut = m.cut
@@ -204,6 +208,7 @@ func (f *flight) land(ctx context.Context, quiet time.Duration) ([]*nats.Msg, er
 		f.mux.mu.Lock()
 		delete(f.mux.flights, f.id)
 		f.mux.mu.Unlock()
+		f.report(ctx)
 	}()
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
@@ -223,6 +228,17 @@ func (f *flight) land(ctx context.Context, quiet time.Duration) ([]*nats.Msg, er
 			timer.Reset(left)
 		}
 	}
+}
+
+// report tells of the flight, unless whoever began it lost interest.
+func (f *flight) report(ctx context.Context) {
+	if f.many || ctx.Err() != nil {
+		return
+	}
+	f.mu.Lock()
+	left := f.left
+	f.mu.Unlock()
+	f.mux.landed(len(f.answers), left, time.Since(f.began))
 }
 
 func (f *flight) lastHeard() time.Time {

@@ -35,6 +35,14 @@ type Options struct {
 	LetterTTL time.Duration
 	// Logger is told of what nobody is returned. Default: none.
 	Logger *slog.Logger
+	// Landed is told of requests that were under way together: how many, how
+	// many of them got no answer, and how long they took. It must be quick.
+	// Default: nobody.
+	Landed func(requests, unanswered int, took time.Duration)
+	// Gathered is told how many messages of one or several callers go to a
+	// stream (its name without the prefix) together. It must be quick.
+	// Default: nobody.
+	Gathered func(stream string, messages int)
 }
 
 // Group says when messages are stored in atomic batches.
@@ -64,6 +72,12 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Landed == nil {
+		o.Landed = func(int, int, time.Duration) {}
+	}
+	if o.Gathered == nil {
+		o.Gathered = func(string, int) {}
 	}
 	return o
 }
@@ -124,11 +138,12 @@ func Open(ctx context.Context, nc *nats.Conn, opts Options) (*Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open JetStream: %w", err)
 	}
-	m, err := newMux(nc)
+	m, err := newMux(nc, opts.Landed)
 	if err != nil {
 		return nil, err
 	}
 	l := &link{nc: nc, js: js, mux: m, subj: subjects{opts.Prefix}, opts: opts, incarnations: map[string]string{}}
+	l.history.stream, l.effects.stream, l.timers.stream = streamHistory, streamEffects, streamTimers
 	info, err := l.streamInfo(ctx, streamHistory)
 	if err != nil {
 		return nil, errors.Join(err, m.close())

@@ -20,7 +20,7 @@ type Completion struct {
 	Status   Status          `json:"status"`
 	State    string          `json:"state"`
 	Revision uint64          `json:"revision"` // its last
-	Data     json.RawMessage `json:"data"`     // the machine's data, if it is small enough for an event
+	Data     json.RawMessage `json:"data"`     // the machine's data; a value over 8 KB is {"$blob": hash, "size": bytes}
 	Error    *Cause          `json:"error"`    // why the run failed; null if it did not
 	Started  time.Time       `json:"started"`
 	Ended    time.Time       `json:"ended"`

@@ -65,8 +65,8 @@ func TestRunsOfAFleet(t *testing.T) {
 		{"the same again", string(report), "run start report --id report-1 - --wait", 0, "report-1\n", "run report-1 succeeded in state done\n"},
 		{"the same id, another input", "", `run start report --id report-1 --input {"source":{"text":"b"},"to":"a@b"} --wait`, 1, "", "pawl: run report-1 was not started: id_conflict: "},
 		{"another machine", "", `run start kitchensink --id report-1 --input {"steps":[]} --wait`, 1, "", "id_conflict: "},
-		{"a run that fails", "", `run start kitchensink --id ks-1 --input {"steps":[{"fail":"as-scripted"}]} --wait`, 1, "ks-1\n", "pawl: run ks-1 failed in state failed: scripted_failure: as-scripted\n"},
-		{"a run that is parked", "", `run start kitchensink --id ks-2 --input {"steps":[{"do":"file.append"}]} --wait`, 1, "ks-2\n", "pawl: run ks-2 is parked in state perform: invalid_input: the input names no file (dlq-replayer ls --run ks-2)\n"},
+		{"a run that fails", "", `run start kitchensink --id ks-1 --input {"steps":[{"fail":"as-scripted"}]} --wait`, 3, "ks-1\n", "pawl: run ks-1 failed in state failed: scripted_failure: as-scripted\n"},
+		{"a run that is parked", "", `run start kitchensink --id ks-2 --input {"steps":[{"do":"file.append"}]} --wait`, 5, "ks-2\n", "pawl: run ks-2 is parked in state perform: invalid_input: the input names no file (dlq-replayer ls --run ks-2)\n"},
 		{"an input that is refused", "", `run start kitchensink --id ks-3 --input {"steps":[{"do":"none"}]} --wait`, 1, "ks-3\n", `pawl: run ks-3 was not started: refused: steps[0]: effect "none" is not known here`},
 		{"a machine that does not exist", "", "run start none --id none-1 --wait", 1, "none-1\n", "pawl: run none-1 was not started: unknown_machine: "},
 		{"results, for programs", "", `run start kitchensink --id ks-4 --input {"steps":[{"do":"noop","input":7,"repeat":2,"place":"queued"}]} --wait -o json`, 0, `"results": [` + "\n      7,\n      7\n    ]", "run ks-4 succeeded"},
@@ -163,7 +163,7 @@ func TestWaitWithoutAWorker(t *testing.T) {
 		t.Fatalf("pawl provision = %+v", got)
 	}
 	got := interrupted(t, 4*time.Second, "-s", url, "run", "start", "kitchensink", "--id", "k", "--wait")
-	if got.code != 1 || got.stdout != "k\n" || got.stderr != "no worker has taken the start yet; waiting\npawl: interrupted\n" {
+	if got.code != 130 || got.stdout != "k\n" || got.stderr != "no worker has taken the start yet; waiting\npawl: interrupted\n" {
 		t.Errorf("pawl run start --wait = %+v", got)
 	}
 }
@@ -199,8 +199,15 @@ func checkStart(t *testing.T, url string) {
 	}
 }
 
-// seed appends the two records of a run with one effect.
-func seed(t *testing.T, url, run string) {
+// seed appends the records of a run with one effect, from where it is to its
+// end.
+func seed(t *testing.T, url, run string) { t.Helper(); drive(t, url, run, 2) }
+
+// begin appends its first record only.
+func begin(t *testing.T, url, run string) { t.Helper(); drive(t, url, run, 1) }
+
+// drive appends the records of a run until it has so many.
+func drive(t *testing.T, url, run string, records uint64) {
 	t.Helper()
 	q, err := natsqueue.Open(t.Context(), conn(t, url), natsqueue.Options{})
 	if err != nil {
@@ -212,8 +219,11 @@ func seed(t *testing.T, url, run string) {
 		t.Fatal(err)
 	}
 	d, _ := catalog.Definition("kitchensink", 0)
-	var last *statemachine.Stored
-	for last == nil || !last.Status.Ended() {
+	last, err := q.Log.Look(t.Context(), run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for last == nil || last.Rev < records {
 		e := statemachine.Event{Kind: statemachine.EventStart, Body: json.RawMessage(`{"steps":[{"do":"noop"}]}`)}
 		if last != nil {
 			e = statemachine.Event{Kind: statemachine.EventResult, Effect: last.Pending[0].ID, Body: json.RawMessage(`{}`)}

@@ -19,7 +19,7 @@ func (a *app) historyCommand() *cobra.Command {
 transition, and the effects that were asked for.`,
 		Example: `  pawl run history report-4412
   pawl run history report-4412 -o json | jq '.[].events[].kind'`,
-		Args: cli.Exactly("id"),
+		Args: oneRun,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.history(cmd.Context(), args[0]) },
 	}
 }

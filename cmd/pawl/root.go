@@ -15,19 +15,28 @@ func root(t *cli.Tool) *cobra.Command {
 	a := &app{t}
 	c := &cobra.Command{
 		Use:   "pawl",
-		Short: "Start runs, and see what became of them",
-		Long: `Start runs, and see what became of them.
+		Short: "Start runs, steer them, and see what became of them",
+		Long: `Start runs, steer them, and see what became of them.
 
-pawl speaks to NATS alone and reads HISTORY itself: it needs no worker. Without
--s it asks the fleet on this machine.`,
+pawl speaks to NATS alone. What it reads, it reads from HISTORY itself, so it
+works when no worker does; only lists ask the fleet first, which is faster.
+Without -s it asks the fleet on this machine.
+
+Results are on standard output, everything else on standard error; an error is
+one line there, whatever -o says.
+
+` + exitCodes,
 		Version: pawl.Build(),
 		Example: `  pawl run start kitchensink --input '{"steps":[{"do":"noop","repeat":3}]}' --wait
   pawl run ls --status parked
-  pawl -s nats://nats.example.com:4222 run show report-4412 -o json`,
+  pawl run retry report-4412 --reason 'the address is right now'
+  pawl -s nats://nats.example.com:4222 run show report-4412 -o json
+  source <(pawl completion bash)`,
 	}
-	run := &cobra.Command{Use: "run", Short: "Start and look at runs"}
-	run.AddCommand(a.startCommand(), a.showCommand(), a.historyCommand(), a.listCommand(), a.graphCommand())
-	machine := &cobra.Command{Use: "machine", Short: "Look at the machines of this build"}
+	run := &cobra.Command{Use: "run", Short: "Start runs, look at them, and steer them"}
+	run.AddCommand(a.startCommand(), a.showCommand(), a.historyCommand(), a.listCommand(), a.graphCommand(),
+		a.watchCommand(), a.waitCommand(), a.resultCommand())
+	machine := &cobra.Command{Use: "machine", Short: "Look at machines"}
 	machine.AddCommand(a.machineListCommand(), a.machineGraphCommand())
 	c.AddCommand(run, machine, a.provisionCommand(), a.benchCommand())
 	return c

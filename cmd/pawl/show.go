@@ -30,7 +30,7 @@ parked, its data and its logs. Values over 8 KB are shown as references.`,
 		Example: `  pawl run show report-4412
   pawl run show report-4412 -o json | jq .data
   pawl run show kitchensink-7 --items 100`,
-		Args: cli.Exactly("id"),
+		Args: oneRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if a.JSON() && !cmd.Flags().Changed("items") {
 				items = api.AllItems

@@ -3,22 +3,17 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/pawlrun/pawl/internal/cli"
-	"github.com/pawlrun/pawl/queue"
 )
 
 // machineName is the grammar of a machine's name, which is part of a subject.
@@ -107,7 +102,7 @@ func (s *start) run(ctx context.Context) error {
 		return err
 	}
 	defer f.Close()
-	w := &waiter{start: s, fleet: f, began: s.Now()}
+	w := &waiter{follower: follower{app: s.app, fleet: f, id: s.id}, machine: s.machine, began: s.Now()}
 	if s.wait {
 		if err := w.before(ctx); err != nil {
 			return err
@@ -145,7 +140,7 @@ func (s *start) message() (*nats.Msg, error) {
 	if s.version < 0 {
 		return nil, cli.UsageErrorf("versions count from 1", "--version is %d", s.version)
 	}
-	body, err := s.body()
+	body, err := s.body(s.input, s.file, "--input", "{}")
 	if err != nil {
 		return nil, err
 	}
@@ -156,43 +151,6 @@ func (s *start) message() (*nats.Msg, error) {
 	}
 	m.Data = body
 	return m, nil
-}
-
-// checkRun refuses what is no run id, and what a header would not carry as it
-// is.
-func checkRun(id string) error {
-	if err := queue.CheckRun(id); err != nil {
-		return err
-	}
-	if strings.ContainsFunc(id, unicode.IsControl) || strings.TrimSpace(id) != id {
-		return fmt.Errorf("%q has control characters, or blanks at its ends", id)
-	}
-	return nil
-}
-
-func (s *start) body() ([]byte, error) {
-	body, where := []byte(s.input), "--input"
-	var err error
-	switch s.file {
-	case "":
-		if s.input == "" {
-			body = []byte("{}")
-		}
-	case "-":
-		where = "standard input"
-		body, err = io.ReadAll(s.Stdin)
-	default:
-		where = s.file
-		body, err = os.ReadFile(s.file)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the input: %w", err)
-	}
-	var v any
-	if err := json.Unmarshal(body, &v); err != nil {
-		return nil, cli.UsageErrorf(where, "the input is not JSON: %w", err)
-	}
-	return body, nil
 }
 
 // publish stores the start. The outcome of a publish that got no answer is

@@ -3,9 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/pawlrun/pawl/internal/cli"
 )
@@ -26,6 +30,31 @@ func execute(ctx context.Context, stdin string, env map[string]string, args ...s
 	}
 	code := tool.Main(ctx, root(tool), args)
 	return outcome{code, stdout.String(), stderr.String()}
+}
+
+// lockedBuffer is what a command says while it runs.
+type lockedBuffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.String()
+}
+
+// executeTo carries out a command line whose output is looked at meanwhile.
+func executeTo(ctx context.Context, stdout, stderr io.Writer, args ...string) int {
+	none := func(string) string { return "" }
+	tool := &cli.Tool{Stdin: strings.NewReader(""), Stdout: stdout, Stderr: stderr, Getenv: none, Environ: func() []string { return nil }}
+	return tool.Main(ctx, root(tool), args)
 }
 
 func pawlWith(t *testing.T, stdin string, env map[string]string, args ...string) outcome {
@@ -63,7 +92,7 @@ func TestUsage(t *testing.T) {
 		{"run start a b", 2, `pawl: pawl run start takes no further argument "b" (see pawl run start --help)`},
 		{"run start A", 2, `pawl: "A" is no name of a machine (see pawl run start --help)`},
 		{"run start a.b", 2, `pawl: "a.b" is no name of a machine (see pawl run start --help)`},
-		{"run start a --input {", 2, "pawl: the input is not JSON: unexpected end of JSON input (--input)"},
+		{"run start a --input {", 2, "pawl: the input is not JSON: unexpected end of JSON input (--input, line 1, column 2)"},
 		{"run start a --input {} -", 2, "pawl: the input is given twice: it is one of --input, --file and - (see pawl run start --help)"},
 		{"run start a --input {} -f b", 2, "pawl: the input is given twice: it is one of --input, --file and - (see pawl run start --help)"},
 		{"run start a -f /none", 1, "pawl: read the input: open /none: no such file or directory"},
@@ -75,13 +104,17 @@ func TestUsage(t *testing.T) {
 		{"run ls --status done", 2, `pawl: --status "done" is no status (it is one of running, parked, succeeded, failed, cancelled)`},
 		{"run ls --limit -1", 2, "pawl: --limit is -1 (0 is all of them)"},
 		{"run ls extra", 2, `pawl: pawl run ls takes no further argument "extra" (see pawl run ls --help)`},
-		{"run ls -o yaml", 2, `pawl: -o "yaml" is no format (it is table or json)`},
+		{"run ls -o yaml", 2, `pawl: -o "yaml" is no format (it is table, wide, json)`},
 		{"run ls --timeout 0s", 2, "pawl: --timeout is 0s (a duration such as 5s)"},
 		{"run ls --colour", 2, "pawl: unknown flag: --colour (see pawl run ls --help)"},
+		{"run ls --prefix A.b", 2, `pawl: --prefix "A.b" is no prefix (a small letter, then at most 31 of a-z, 0-9, _ and -)`},
+		{"run wait", 2, "pawl: pawl run wait needs <id> (see pawl run wait --help)"},
+		{"run wait a --for 0s", 2, "pawl: --for is 0s (a duration such as 10m)"},
+		{"run watch a b", 2, `pawl: pawl run watch takes no further argument "b" (see pawl run watch --help)`},
 		{"machine graph nonesuch", 1, "pawl: this build has no such machine: nonesuch (see pawl machine ls)"},
 		{"bench --runs 0", 2, "pawl: the number of runs is 0, not at least 1 (see pawl bench --help)"},
 		{"bench --serial --inflight 5", 2, "pawl: --serial has one run in flight, and --inflight says how many (leave one off)"},
-		{"run ls -s nats://127.0.0.1:1", 1, "pawl: connect to NATS at nats://127.0.0.1:1: nats: no servers available for connection (is it running? named by -s; name another with -s URL)"},
+		{"run ls -s nats://127.0.0.1:1", 1, "pawl: connect to NATS at nats://127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused (is it running? named by -s; name another with -s URL)"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.args, func(t *testing.T) {
@@ -97,15 +130,38 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// An id that no header would carry is a mistake in the command line, whatever
+// the command is.
+func TestIDsThatAreNone(t *testing.T) {
+	t.Parallel()
+	for id, says := range map[string]string{
+		"": "empty", " a": "blanks at its ends", "a ": "blanks at its ends", "a\nb": "control characters", "a\xff": "UTF-8", strings.Repeat("x", 257): "256",
+	} {
+		for _, command := range []string{"show", "history", "watch", "wait", "result"} {
+			got := pawlRun(t, "run", command, id)
+			if got.code != 2 || !strings.Contains(got.stderr, says) || !strings.HasSuffix(got.stderr, "(see pawl run "+command+" --help)\n") {
+				t.Errorf("pawl run %s %q = %+v, want %q", command, id, got, says)
+			}
+		}
+	}
+}
+
 // Every command says how it is used.
 func TestExamples(t *testing.T) {
 	t.Parallel()
-	for _, args := range []string{"run start", "run show", "run history", "run ls", "run graph", "machine ls", "machine graph", "provision", "bench"} {
-		got := pawlRun(t, append(strings.Fields(args), "--help")...)
-		if !strings.Contains(got.stdout, "Examples:\n  ") || !strings.Contains(got.stdout, "pawl "+args) {
-			t.Errorf("pawl %s --help has no example:\n%s", args, got.stdout)
+	var check func(c *cobra.Command)
+	check = func(c *cobra.Command) {
+		if c.Runnable() && !strings.Contains(c.Example, c.CommandPath()) {
+			t.Errorf("%s --help has no example of it: %q", c.CommandPath(), c.Example)
+		}
+		if c.Runnable() && c.Long == "" && c.Short == "" {
+			t.Errorf("%s --help does not say what it is", c.CommandPath())
+		}
+		for _, sub := range c.Commands() {
+			check(sub)
 		}
 	}
+	check(root(&cli.Tool{}))
 }
 
 func TestMachines(t *testing.T) {

@@ -2,175 +2,171 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
 
 	"github.com/pawlrun/pawl/api"
-	"github.com/pawlrun/pawl/deadletter"
 	"github.com/pawlrun/pawl/internal/cli"
 	"github.com/pawlrun/pawl/statemachine"
 )
 
-const (
-	letterEvery = 500 * time.Millisecond // between two looks for a letter
-	silentAfter = 3 * time.Second        // then it says that no worker seems to be there
-)
+// errOver is why the context ends when the time of --for is over.
+var errOver = errors.New("the time is over")
 
-// waiter follows a run that was just started.
-type waiter struct {
-	*start
-	fleet *cli.Fleet
-	began time.Time
-
-	last    *statemachine.Stored // of the run
-	letters uint64               // sequence of the last letter that is not ours
-	looked  time.Time            // for a letter
-	warned  bool
+// within is the context of a command that waits for a period; 0 is any time.
+func (a *app) within(cmd *cobra.Command, period time.Duration) (context.Context, context.CancelFunc, error) {
+	if period < 0 || period == 0 && cmd.Flags().Changed("for") {
+		return nil, nil, cli.UsageErrorf("a duration such as 10m", "--for is %v", period)
+	}
+	if period == 0 {
+		ctx, cancel := context.WithCancel(cmd.Context())
+		return ctx, cancel, nil
+	}
+	ctx, cancel := context.WithTimeoutCause(cmd.Context(), period, errOver)
+	return ctx, cancel, nil
 }
 
-// before notes what is there before the start is published.
-func (w *waiter) before(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, w.Timeout)
-	defer cancel()
-	if w.last, err = w.fleet.Answers.Log.Look(ctx, w.id); err != nil {
+// over is the error when the time of --for is over, and any other as it is.
+func over(ctx context.Context, err error, period time.Duration, format string, args ...any) error {
+	if !errors.Is(context.Cause(ctx), errOver) {
 		return err
 	}
-	dlq, err := w.fleet.JetStream.Stream(ctx, strings.ToUpper(w.Prefix)+"_DLQ")
-	if err != nil {
-		return &cli.Error{Err: fmt.Errorf("look at the dead letters: %w", err), Hint: "if they do not exist, create the streams with: pawl provision"}
-	}
-	w.letters = dlq.CachedInfo().State.LastSeq
-	return nil
+	return &cli.Error{Err: fmt.Errorf(format, args...), Hint: fmt.Sprintf("after %v", period), Code: exitTime}
 }
 
-// wait prints each record of the run until it has ended, is parked, or its
-// start was refused.
-func (w *waiter) wait(ctx context.Context, ack *jetstream.PubAck) error {
-	if w.last != nil {
-		// The run was there. Whether this start is a repetition or a conflict
-		// is known once it was taken.
-		if err := w.taken(ctx, ack); err != nil {
-			return err
-		}
-	}
-	after := uint64(0)
-	if w.last != nil {
-		after = w.last.Seq
-	}
-	for r, err := range w.fleet.Answers.Follow(ctx, w.id, after) {
-		if err != nil {
-			return err
-		}
-		if r == nil {
-			if err := w.idle(ctx, ack); err != nil {
+// wait is the command line of run wait.
+type wait struct {
+	*app
+	period time.Duration
+	on     bool // while a run is parked, too
+
+	began  time.Time
+	silent follower // tells that the server does not answer
+	codes  []int    // of what was told so far
+}
+
+func (a *app) waitCommand() *cobra.Command {
+	w := &wait{app: a}
+	c := &cobra.Command{
+		Use:   "wait <id>...",
+		Short: "Wait until runs have ended, or are parked",
+		Long: `Wait until each of the runs has ended, or is parked and waits for a person, and
+print what became of it as soon as it is known; with -o json, one line each.
+
+The exit code is that of the worst outcome: an error, failed, cancelled, parked,
+and last the time that is over.`,
+		Example: `  pawl run wait report-4412 && echo done
+  pawl run wait inv-1 inv-2 inv-3 --for 10m
+  pawl run wait $(pawl run start invoice -f invoice.json) -o json`,
+		Args: someRuns,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel, err := a.within(cmd, w.period)
+			if err != nil {
 				return err
 			}
-			if w.last == nil || w.last.Status != statemachine.StatusParked {
-				continue
-			}
-			break
-		}
-		w.last = r
-		w.progress(r)
+			defer cancel()
+			slices.Sort(args)
+			return w.run(ctx, slices.Compact(args))
+		},
 	}
-	return w.outcome(ctx)
+	c.Flags().DurationVar(&w.period, "for", 0, "wait so long at most (default: until they end)")
+	c.Flags().BoolVar(&w.on, "parked", false, "go on waiting while a run is parked")
+	return c
 }
 
-// taken waits until a worker is done with the start message.
-func (w *waiter) taken(ctx context.Context, ack *jetstream.PubAck) error {
-	stream, err := w.fleet.JetStream.Stream(ctx, ack.Stream)
+// The pauses between two looks at the runs.
+const (
+	firstLook = 50 * time.Millisecond
+	mostLook  = 500 * time.Millisecond
+)
+
+func (w *wait) run(ctx context.Context, ids []string) error {
+	f, err := w.Open(ctx, "pawl run wait")
 	if err != nil {
-		return fmt.Errorf("look at the start: %w", err)
+		return over(ctx, err, w.period, "nothing is known of the runs")
 	}
-	for {
-		_, err := stream.GetMsg(ctx, ack.Sequence)
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			w.looked = time.Time{}
-			return w.refused(ctx, ack)
-		}
-		if err != nil {
-			return fmt.Errorf("look at the start: %w", err)
-		}
-		w.silence()
-		select {
-		case <-time.After(letterEvery / 5):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// idle is called while nothing happens to the run.
-func (w *waiter) idle(ctx context.Context, ack *jetstream.PubAck) error {
-	if w.last != nil {
-		return nil
-	}
-	w.silence()
-	return w.refused(ctx, ack)
-}
-
-func (w *waiter) silence() {
-	if !w.warned && w.Now().Sub(w.began) > silentAfter {
-		w.warned = true
-		fmt.Fprintln(w.Stderr, "no worker has taken the start yet; waiting")
-	}
-}
-
-// refused looks for a dead letter that is the start.
-func (w *waiter) refused(ctx context.Context, ack *jetstream.PubAck) error {
-	if w.Now().Sub(w.looked) < letterEvery {
-		return nil
-	}
-	w.looked = w.Now()
-	f := deadletter.Filter{Kind: deadletter.KindStart, Machine: w.machine}
-	for l, err := range w.fleet.Answers.Mail(ctx, f, w.letters) {
-		if err != nil {
-			return err
-		}
-		w.letters = l.Seq
-		if l.SrcSeq == ack.Sequence && l.Source == w.Prefix+".start."+w.machine {
-			return &cli.Error{
-				Err:  fmt.Errorf("run %s was not started: %s: %s", w.id, l.Class, strings.TrimPrefix(l.Cause, l.Class+": ")),
-				Hint: fmt.Sprintf("dlq-replayer show %d", l.Seq),
+	defer f.Close()
+	w.began, w.silent.app = w.Now(), w.app
+	for pause := firstLook; ; pause = min(2*pause, mostLook) {
+		records, err := f.Last(ctx, ids)
+		if err == nil || ctx.Err() == nil && !w.silent.away(ctx, err) {
+			if err != nil {
+				return err
 			}
+			w.silent.away(ctx, nil)
+			open := ids[:0:0]
+			for i, id := range ids {
+				done, err := w.look(id, records[i])
+				if err != nil {
+					return err
+				}
+				if !done {
+					open = append(open, id)
+				}
+			}
+			ids = open
+		}
+		if len(ids) == 0 {
+			return w.end()
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			if !errors.Is(context.Cause(ctx), errOver) {
+				return context.Cause(ctx)
+			}
+			for _, id := range ids {
+				w.tell(&cli.Error{Err: fmt.Errorf("run %s has not ended", id), Hint: fmt.Sprintf("after %v", w.period), Code: exitTime})
+			}
+			return w.end()
+		}
+	}
+}
+
+// look tells what became of a run, if that is known.
+func (w *wait) look(id string, r *statemachine.Stored) (done bool, err error) {
+	if r == nil {
+		if w.Now().Sub(w.began) < w.Timeout {
+			return false, nil
+		}
+		w.tell((&follower{app: w.app, id: id}).absent())
+		return true, nil
+	}
+	if !r.Status.Ended() && (w.on || r.Status != statemachine.StatusParked) {
+		return false, nil
+	}
+	w.codes = append(w.codes, exitCode(r.Status))
+	if w.JSON() {
+		lines := json.NewEncoder(w.Stdout)
+		lines.SetEscapeHTML(false)
+		return true, lines.Encode(rowOf(r.Record))
+	}
+	_, err = fmt.Fprintln(w.Stdout, cli.Clean(id+" "+verdict(r)))
+	return true, err
+}
+
+// tell prints an error about one run.
+func (w *wait) tell(err error) { w.codes = append(w.codes, cli.Report(w.Stderr, "pawl", err)) }
+
+// end is the worst outcome.
+func (w *wait) end() error {
+	for _, code := range []int{cli.Failure, exitFailed, exitCancelled, exitParked, exitTime} {
+		if slices.Contains(w.codes, code) {
+			return &cli.Error{Err: cli.ErrSilent, Code: code}
 		}
 	}
 	return nil
 }
 
-// progress prints one record, for whoever watches.
-func (w *waiter) progress(r *statemachine.Stored) {
-	v := api.RevisionOf(r)
-	fmt.Fprintf(w.Stderr, "%8s  %4d  %-30s  %s → %s%s\n", w.Now().Sub(w.began).Round(time.Millisecond), v.Revision,
-		cli.Clean(events(v)), from(v), v.To, effects(v))
-}
-
-// outcome prints what became of the run.
-func (w *waiter) outcome(ctx context.Context) error {
-	if w.JSON() {
-		run, err := w.fleet.Answers.Run(ctx, w.id, api.AllItems)
-		if err != nil {
-			return err
-		}
-		if err := w.PrintJSON(run); err != nil {
-			return err
-		}
+// rowOf is a run as lists have it.
+func rowOf(r *statemachine.Record) api.Row {
+	return api.Row{
+		ID: r.Run, Machine: r.Machine, Version: r.Version, State: r.To, Status: r.Status, Revision: r.Rev,
+		Started: r.Started, Updated: r.At, Error: r.Cause, Index: r.Index,
 	}
-	r := w.last
-	why := ""
-	if r.Cause != nil {
-		why = ": " + r.Cause.Class + ": " + r.Cause.Message
-	}
-	switch r.Status {
-	case statemachine.StatusSucceeded:
-		fmt.Fprintf(w.Stderr, "run %s succeeded in state %s\n", w.id, r.To)
-		return nil
-	case statemachine.StatusParked:
-		return &cli.Error{Err: fmt.Errorf("run %s is parked in state %s%s", w.id, r.To, why), Hint: "dlq-replayer ls --run " + w.id}
-	}
-	return fmt.Errorf("run %s %s in state %s%s", w.id, r.Status, r.To, why)
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +21,7 @@ type Tool struct {
 	URL     string
 	Prefix  string
 	Timeout time.Duration
-	Format  string // "table" or "json"
+	Format  string // "table", "wide" or "json"
 
 	Stdin   io.Reader
 	Stdout  io.Writer
@@ -27,6 +29,9 @@ type Tool struct {
 	Getenv  func(string) string
 	Environ func() []string
 	Now     func() time.Time
+	Width   int // of the terminal that Stdout is; 0 if it is none
+
+	refused refusals
 }
 
 // Main carries out a command line, and returns the exit code.
@@ -34,11 +39,14 @@ func (t *Tool) Main(ctx context.Context, root *cobra.Command, args []string) int
 	f := root.PersistentFlags()
 	f.StringVarP(&t.URL, "server", "s", "", "NATS server, or several divided by commas (default: $PAWL_NATS_URL, $NATS_URL, the selected nats context, "+DefaultURL+")")
 	f.StringVar(&t.Prefix, "prefix", "", "first token of the fleet's subjects (default: $PAWL_PREFIX, "+natsqueue.DefaultPrefix+")")
-	f.StringVarP(&t.Format, "output", "o", "table", "how to print: table or json")
+	f.StringVarP(&t.Format, "output", "o", "table", "how to print: table, wide (nothing is shortened) or json")
 	f.DurationVar(&t.Timeout, "timeout", 5*time.Second, "how long to wait for an answer of the server")
 	if t.Now == nil {
 		t.Now = time.Now
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	t.refused.fatal = cancel
 	// What fails before the command itself runs is a mistake in the command
 	// line, whoever notices it.
 	running := false
@@ -63,8 +71,16 @@ func (t *Tool) Main(ctx context.Context, root *cobra.Command, args []string) int
 			err = &Error{Err: err, Hint: "see " + cmd.CommandPath() + " --help", Code: Usage}
 		}
 	}
+	if err != nil {
+		// What ended the command says more than how it ended.
+		if cause, told := errors.AsType[*Error](context.Cause(ctx)); told {
+			err = cause
+		}
+	}
 	return Report(t.Stderr, root.Name(), err)
 }
+
+func formats() []string { return []string{"table", "wide", "json"} }
 
 // group makes a command that only holds others say so when it is given
 // something else. cobra would print its help, and end well.
@@ -89,8 +105,8 @@ func group(c *cobra.Command) {
 }
 
 func (t *Tool) check() error {
-	if t.Format != "table" && t.Format != "json" {
-		return UsageErrorf("it is table or json", "-o %q is no format", t.Format)
+	if !slices.Contains(formats(), t.Format) {
+		return UsageErrorf("it is "+strings.Join(formats(), ", "), "-o %q is no format", t.Format)
 	}
 	if t.Timeout <= 0 {
 		return UsageErrorf("a duration such as 5s", "--timeout is %v", t.Timeout)
@@ -101,8 +117,15 @@ func (t *Tool) check() error {
 	if t.Prefix == "" {
 		t.Prefix = natsqueue.DefaultPrefix
 	}
+	if !prefixRE.MatchString(t.Prefix) {
+		return UsageErrorf("a small letter, then at most 31 of a-z, 0-9, _ and -", "--prefix %q is no prefix", t.Prefix)
+	}
 	return nil
 }
+
+// prefixRE is the grammar of a prefix, which is a token of subjects and names
+// streams.
+var prefixRE = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
 
 // JSON reports whether a program reads the output.
 func (t *Tool) JSON() bool { return t.Format == "json" }
@@ -115,6 +138,16 @@ func Exactly(names ...string) cobra.PositionalArgs {
 			return fmt.Errorf("%s needs <%s>", cmd.CommandPath(), strings.Join(names[len(args):], "> <"))
 		case len(args) > len(names):
 			return fmt.Errorf("%s takes no further argument %q", cmd.CommandPath(), args[len(names)])
+		}
+		return nil
+	}
+}
+
+// AtLeast is for arguments of one kind, of which one is needed.
+func AtLeast(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return fmt.Errorf("%s needs <%s>", cmd.CommandPath(), name)
 		}
 		return nil
 	}

@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -11,6 +14,7 @@ import (
 
 	"github.com/pawlrun/pawl/api"
 	"github.com/pawlrun/pawl/natsqueue"
+	"github.com/pawlrun/pawl/statemachine"
 )
 
 // Fleet is a connection to a fleet's streams.
@@ -32,18 +36,21 @@ func (t *Tool) Connect(name string) (*nats.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS at %s: %w", s.shown(), err)
 	}
-	nc, err := nats.Connect(s.URL, append(opts, nats.Name(name), nats.Timeout(t.Timeout))...)
-	if err == nil {
-		return nc, nil
+	opts = append(opts, nats.Name(name), nats.Timeout(t.Timeout),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { t.hear(s, err) }),
+		nats.ClosedHandler(func(nc *nats.Conn) { t.shut(s, nc.LastError()) }))
+	nc, err := nats.Connect(s.URL, opts...)
+	if err != nil {
+		return nil, s.unreached(err)
 	}
-	hint := "that is the default; name another with -s URL"
-	if s.From != "" {
-		hint = "named by " + s.From + "; name another with -s URL"
+	if v := nc.ConnectedServerVersion(); tooOld(v) {
+		nc.Close()
+		return nil, &Error{
+			Err:  fmt.Errorf("the nats-server at %s is version %s, a fleet needs %s or later", s.shown(), v, oldest),
+			Hint: "is it the right server? " + s.named(),
+		}
 	}
-	if errors.Is(err, nats.ErrNoServers) {
-		hint = "is it running? " + hint
-	}
-	return nil, &Error{Err: fmt.Errorf("connect to NATS at %s: %w", s.shown(), err), Hint: hint}
+	return nc, nil
 }
 
 // Open connects to the fleet. Close it.
@@ -68,16 +75,50 @@ func (t *Tool) open(ctx context.Context, nc *nats.Conn) (*Fleet, error) {
 		return nil, err
 	}
 	q, err := natsqueue.Open(ctx, nc, natsqueue.Options{Prefix: t.Prefix, Quiet: t.Timeout, Patience: t.Timeout})
-	if errors.Is(err, natsqueue.ErrMissing) {
+	switch {
+	case errors.Is(err, natsqueue.ErrMissing):
 		return nil, &Error{Err: err, Hint: "is --prefix " + t.Prefix + " right? if so, create the streams with: pawl provision"}
-	}
-	if err != nil {
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+		return nil, &Error{Err: err, Hint: "these are the credentials of another account than the fleet's"}
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabled):
+		return nil, &Error{Err: err, Hint: "is it the right server? it has no JetStream"}
+	case err != nil:
 		return nil, err
+	}
+	if err := t.untouched(ctx, js); err != nil {
+		return nil, errors.Join(err, q.Close())
 	}
 	return &Fleet{
 		Conn: nc, JetStream: js, Timeout: t.Timeout, queue: q,
 		Answers: &api.Answers{Log: q.Log, Blobs: q.Blobs, Letters: q.Letters},
 	}, nil
+}
+
+// untouched looks whether HISTORY is as reading needs it. Somebody who changed
+// it by hand should not be told that nobody answers.
+func (t *Tool) untouched(ctx context.Context, js jetstream.JetStream) error {
+	name := strings.ToUpper(t.Prefix) + "_HISTORY"
+	s, err := js.Stream(ctx, name)
+	if err != nil {
+		return fmt.Errorf("look up stream %s: %w", name, err)
+	}
+	c := s.CachedInfo().Config
+	what := ""
+	switch {
+	case !c.AllowDirect:
+		what = "direct reads are off"
+	case !slices.Equal(c.Subjects, []string{t.Prefix + ".history.*.*"}):
+		what = "its subjects are " + cmp.Or(strings.Join(c.Subjects, ", "), "none")
+	default:
+		return nil
+	}
+	return &Error{Err: fmt.Errorf("stream %s was changed by hand: %s", name, what), Hint: "pawl provision --dry-run shows it, pawl provision puts it right"}
+}
+
+// Last reads the last records of runs, in their order; nil for a run that does
+// not exist. The answers may be a moment old.
+func (f *Fleet) Last(ctx context.Context, runs []string) ([]*statemachine.Stored, error) {
+	return f.queue.Log.Last(ctx, runs)
 }
 
 // Close ends the connection.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode"
 )
@@ -55,52 +54,6 @@ func (a *Array) End() error {
 	_, err := io.WriteString(a.w, end)
 	return err
 }
-
-// block is how many rows of a table are aligned to each other: rows are printed
-// while more of them are still being read.
-const block = 100
-
-// Table prints rows in columns.
-type Table struct {
-	w    *tabwriter.Writer
-	head []string
-	rows int
-}
-
-// PrintTable begins a table. Its head is printed with the first row.
-func (t *Tool) PrintTable(head ...string) *Table {
-	return &Table{w: tabwriter.NewWriter(t.Stdout, 0, 0, 2, ' ', 0), head: head}
-}
-
-// Row prints a row. A cell is one line, whatever is in it.
-func (t *Table) Row(cells ...any) error {
-	if t.rows == 0 {
-		if err := t.line(t.head); err != nil {
-			return err
-		}
-	}
-	texts := make([]string, len(cells))
-	for i, c := range cells {
-		if texts[i] = Clean(fmt.Sprint(c)); texts[i] == "" {
-			texts[i] = "-"
-		}
-	}
-	if err := t.line(texts); err != nil {
-		return err
-	}
-	if t.rows++; t.rows%block == 0 {
-		return t.w.Flush()
-	}
-	return nil
-}
-
-func (t *Table) line(cells []string) error {
-	_, err := io.WriteString(t.w, strings.TrimRight(strings.Join(cells, "\t"), "\t ")+"\n")
-	return err
-}
-
-// End prints what is left of the table, and returns the number of rows.
-func (t *Table) End() (int, error) { return t.rows, t.w.Flush() }
 
 // Clean is text that came from somebody else, fit for a terminal: one line,
 // without control characters.

@@ -2,9 +2,14 @@ package cli
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -86,9 +91,10 @@ func (s Server) with(c natsContext, name string) Server {
 	return s
 }
 
-// options are the connection's. A tool does not wait for a server to come.
+// options are the connection's. A tool does not wait for a server to come, but
+// one that follows a run waits for it to come back.
 func (s Server) options() ([]nats.Option, error) {
-	o := []nats.Option{nats.MaxReconnects(5)}
+	o := []nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(500 * time.Millisecond)}
 	if s.CredsFile != "" {
 		o = append(o, nats.UserCredentials(s.CredsFile))
 	}
@@ -130,4 +136,62 @@ func (s Server) shown() string {
 		}
 	}
 	return strings.Join(urls, ",")
+}
+
+// oldest is the first nats-server that has what a fleet needs: atomic batches
+// and schedules.
+const oldest = "2.12"
+
+// tooOld reports whether a server's version is below oldest. What is no
+// version is not judged.
+func tooOld(version string) bool {
+	var have, need [2]int
+	if n, _ := fmt.Sscanf(version, "%d.%d", &have[0], &have[1]); n < 2 {
+		return false
+	}
+	if n, _ := fmt.Sscanf(oldest, "%d.%d", &need[0], &need[1]); n < 2 {
+		return false
+	}
+	return have[0] < need[0] || have[0] == need[0] && have[1] < need[1]
+}
+
+// named says where the address comes from, and how to name another.
+func (s Server) named() string {
+	if s.From == "" {
+		return "that is the default; name another with -s URL"
+	}
+	return "named by " + s.From + "; name another with -s URL"
+}
+
+// unreached says why there is no connection.
+func (s Server) unreached(err error) error {
+	if isAuth(err) {
+		return s.unauthorized(err)
+	}
+	hint := s.named()
+	if errors.Is(err, nats.ErrNoServers) {
+		hint = "is it running? " + hint
+		err = cmp.Or(s.dial(), err)
+	}
+	if errors.Is(err, nats.ErrTimeout) || errors.Is(err, os.ErrDeadlineExceeded) {
+		hint = "is it a NATS server? " + hint
+	}
+	return &Error{Err: fmt.Errorf("connect to NATS at %s: %w", s.shown(), err), Hint: hint}
+}
+
+// dial finds out why no server was reached, which the client does not say.
+func (s Server) dial() error {
+	first, _, _ := strings.Cut(s.URL, ",")
+	if !strings.Contains(first, "://") {
+		first = "nats://" + first
+	}
+	u, err := url.Parse(first)
+	if err != nil {
+		return err
+	}
+	c, err := net.DialTimeout("tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "4222")), time.Second)
+	if err != nil {
+		return err
+	}
+	return c.Close()
 }

@@ -283,6 +283,7 @@ func Topology(cfg Config, catalog *statemachine.Catalog) natsqueue.Topology {
 	return natsqueue.Topology{
 		Prefix: cfg.Prefix, Replicas: cfg.NATS.Replicas, Effects: catalog.Effects(),
 		AckWait: cfg.Worker.AckWait, EffectAckWait: cfg.Worker.EffectAckWait,
+		FinishedFor: cfg.Retention.Finished,
 		Limits: natsqueue.Limits{
 			StartBytes: limit(l.StartSize), SignalBytes: limit(l.SignalSize), HistoryBytes: limit(l.HistorySize),
 			DLQBytes: limit(l.DLQSize), BlobBytes: limit(l.BlobsSize),

@@ -73,7 +73,7 @@ func (p *Publisher) Publish(ctx context.Context, items []outbox.Item) []error {
 	return errs
 }
 
-// publishBatches publishes wake-ups as batches, by stream, and returns what is
+// publishBatches publishes wake-ups and ends as batches, by stream, and returns what is
 // left to be published one by one: what was not acknowledged. A wake-up may
 // come twice.
 func (p *Publisher) publishBatches(ctx context.Context, items []outbox.Item, msgs []*nats.Msg, at []int) (left []*nats.Msg, leftAt []int) {
@@ -82,7 +82,9 @@ func (p *Publisher) publishBatches(ctx context.Context, items []outbox.Item, msg
 		kind := items[at[k]].Entry.Kind
 		byKind[kind] = append(byKind[kind], k)
 	}
-	combiners := map[statemachine.EntryKind]*combiner{statemachine.EntryEffect: &p.effects, statemachine.EntryTimer: &p.timers}
+	combiners := map[statemachine.EntryKind]*combiner{
+		statemachine.EntryEffect: &p.effects, statemachine.EntryTimer: &p.timers, statemachine.EntryFinished: &p.ends,
+	}
 	for kind, ks := range byKind {
 		var acks []ack
 		if c := combiners[kind]; c != nil {
@@ -120,6 +122,8 @@ func (p *Publisher) message(item outbox.Item) (*nats.Msg, error) {
 		m := p.wake(p.subj.timer(item.Run, e.ID, e.Try), wake{Run: item.Run, Effect: e.ID, Type: e.Effect, Try: e.Try, Asked: item.Seq})
 		schedule(m, *e.Due, p.subj.due(item.Run, e.ID, e.Try))
 		return m, nil
+	case statemachine.EntryFinished:
+		return p.finished(item)
 	}
 	return nil, fmt.Errorf("no queue takes an entry of kind %s", quoted(string(e.Kind)))
 }

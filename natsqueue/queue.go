@@ -99,7 +99,7 @@ const DefaultPrefix = "pawl"
 // may be used by any number of goroutines.
 type Queue struct {
 	Log       *Log       // HISTORY
-	Publisher *Publisher // EFFECTS, TIMERS and DLQ, from outboxes
+	Publisher *Publisher // EFFECTS, TIMERS, FINISHED and DLQ, from outboxes
 	Source    *Source    // the queues
 	Letters   *Letters   // DLQ, for reading
 	Blobs     *Blobs
@@ -117,8 +117,8 @@ type link struct {
 	subj subjects
 	opts Options
 
-	group                    bool // send as atomic batches where that is possible
-	history, effects, timers combiner
+	group                          bool // send as atomic batches where that is possible
+	history, effects, timers, ends combiner
 
 	mu           sync.Mutex
 	incarnations map[string]string // by stream

@@ -128,6 +128,14 @@ func (s subjects) letter(kind, machine string) string {
 	return s.prefix + ".dlq." + kind + "." + machine
 }
 
+// finished is the subject of the ends of a machine's runs.
+func (s subjects) finished(machine string) string {
+	if !nameRE.MatchString(machine) {
+		machine = nobody
+	}
+	return s.prefix + ".finished." + machine
+}
+
 // letterIndex is the subject of a letter's entry in the index of all letters
 // that ever were, by the hash of its id.
 func (s subjects) letterIndex(hash string) string { return s.prefix + ".letter." + hash }

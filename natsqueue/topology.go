@@ -22,11 +22,12 @@ const (
 	streamDLQ      = "DLQ"
 	streamBlobs    = "BLOBS"
 	streamMachines = "MACHINES"
+	streamFinished = "FINISHED"
 )
 
 var streamNames = []string{
 	streamStart, streamSignal, streamEvents, streamEffects, streamTimers,
-	streamHistory, streamLedger, streamDLQ, streamBlobs, streamMachines,
+	streamHistory, streamLedger, streamDLQ, streamBlobs, streamMachines, streamFinished,
 }
 
 // The consumers that every fleet has; each effect type has one more.
@@ -69,6 +70,11 @@ const (
 	// messages with a good acknowledgement.
 	shortWindow = 100 * time.Millisecond
 
+	// endsWindow is for how long the end of a run that is published again, by
+	// whom its message comes to after a crash, is known to be there. The broker
+	// keeps some 200 bytes in memory for each end in it.
+	endsWindow = 2 * time.Minute
+
 	outsideMsgSize = 900 << 10 // of starts and signals: with a letter's headers it still fits
 	maxWaiting     = 4096      // open pulls per consumer; the default 512 is a small fleet
 )
@@ -81,6 +87,8 @@ type Topology struct {
 
 	AckWait       time.Duration // of starts, signals, events and due timers; default 10 s
 	EffectAckWait time.Duration // of effects; default 30 s
+
+	FinishedFor time.Duration // how long the end of a run is told; default 24 h
 
 	Limits Limits
 	// Shrink allows a change that makes a limit, or the number of replicas,
@@ -114,6 +122,9 @@ func (t Topology) withDefaults() Topology {
 	if t.EffectAckWait == 0 {
 		t.EffectAckWait = 30 * time.Second
 	}
+	if t.FinishedFor == 0 {
+		t.FinishedFor = 24 * time.Hour
+	}
 	or := func(v *int64, d int64) {
 		if *v == 0 {
 			*v = d
@@ -134,6 +145,9 @@ func (t Topology) validate() error {
 	errs := []error{checkPrefix(t.Prefix)}
 	if t.Replicas < 1 || t.Replicas > 5 {
 		errs = append(errs, fmt.Errorf("%d replicas: 1 to 5 are possible", t.Replicas))
+	}
+	if t.FinishedFor < time.Second {
+		errs = append(errs, fmt.Errorf("ends of runs kept for %v: at least a second", t.FinishedFor))
 	}
 	for _, e := range t.Effects {
 		errs = append(errs, checkEffect(e))
@@ -193,11 +207,16 @@ func (t Topology) streams() []jetstream.StreamConfig {
 	blobs := stream(streamBlobs, "blob.*.*.*.*")
 	blobs.MaxBytes, blobs.AllowMsgTTL = t.Limits.BlobBytes, true // those of keys expire with them
 
+	// Who listens may miss what is too old, never hold anybody up.
+	finished := stream(streamFinished, "finished.*")
+	finished.Discard, finished.MaxAge, finished.Duplicates = jetstream.DiscardOld, t.FinishedFor, min(endsWindow, t.FinishedFor)
+	finished.AllowAtomicPublish = true
+
 	return []jetstream.StreamConfig{
 		start, signal,
 		queue(streamEvents, "event.*.*"),
 		effects, timers, history, ledger, dlq, blobs,
-		stream(streamMachines, "machine.*.*"),
+		stream(streamMachines, "machine.*.*"), finished,
 	}
 }
 

@@ -21,6 +21,7 @@ type Item struct {
 	Seq     uint64 // of the record it stands in: the message carries it as "asked"
 	Txid    string
 	Entry   statemachine.Entry
+	Record  *statemachine.Record // the one it stands in; nil for a message that is issued again
 }
 
 // Publisher publishes items and awaits their acknowledgements; the answers
@@ -34,7 +35,7 @@ func Items(records ...*statemachine.Stored) []Item {
 	var items []Item
 	for _, r := range records {
 		for _, e := range r.Outbox {
-			items = append(items, Item{Run: r.Run, Machine: r.Machine, State: r.To, Seq: r.Seq, Txid: r.Txid, Entry: e})
+			items = append(items, Item{Run: r.Run, Machine: r.Machine, State: r.To, Seq: r.Seq, Txid: r.Txid, Entry: e, Record: r.Record})
 		}
 	}
 	return items

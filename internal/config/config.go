@@ -132,9 +132,10 @@ type Limits struct {
 
 // Retention says how long what has ended is kept.
 type Retention struct {
-	Ended   time.Duration `yaml:"ended"`   // an ended run in Redis
-	History time.Duration `yaml:"history"` // the records of an ended run
-	Ledger  time.Duration `yaml:"ledger"`  // results under business keys
+	Ended    time.Duration `yaml:"ended"`    // an ended run in Redis
+	History  time.Duration `yaml:"history"`  // the records of an ended run
+	Ledger   time.Duration `yaml:"ledger"`   // results under business keys
+	Finished time.Duration `yaml:"finished"` // messages that tell of the ends of runs
 }
 
 // Effects configures the handlers that come with pawl.
@@ -223,9 +224,10 @@ func defaults() Config {
 			DLQSize:    1 << 30,
 		},
 		Retention: Retention{
-			Ended:   24 * time.Hour,
-			History: 168 * time.Hour,
-			Ledger:  9600 * time.Hour,
+			Ended:    24 * time.Hour,
+			History:  168 * time.Hour,
+			Ledger:   9600 * time.Hour,
+			Finished: 24 * time.Hour,
 		},
 		Effects: Effects{
 			HTTP: EffectHTTP{

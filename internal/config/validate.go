@@ -126,6 +126,7 @@ func (r *Retention) validate(f *faults) {
 	lasting(f, "retention.ended", r.Ended, time.Minute, year)
 	lasting(f, "retention.history", r.History, time.Minute, 100*year)
 	lasting(f, "retention.ledger", r.Ledger, time.Hour, 100*year)
+	lasting(f, "retention.finished", r.Finished, time.Minute, year)
 }
 
 func (e *Effects) validate(f *faults) {

@@ -23,6 +23,9 @@ func (f *Fold) take(e *Event) error {
 	if err != nil {
 		return err
 	}
+	if f.rec.Status.Ended() {
+		f.emit(Entry{Kind: EntryFinished, ID: finishedID})
+	}
 	if e.Body, err = f.refer(body); err != nil {
 		return err
 	}
@@ -41,10 +44,10 @@ func (f *Fold) turn(e *Event, body json.RawMessage) error {
 	case EventFailure:
 		return f.failure(e)
 	}
-	f.replace(e.Effect, func(p *Pending) { // due, queue
-		p.Place, p.Wake, p.Depth, p.RetryAt = Queued, "", 0, nil
-		f.emit(Entry{Kind: EntryEffect, ID: p.ID, Effect: p.Effect})
-	})
+	if e.Kind.Commands() {
+		return f.command(e, body)
+	}
+	f.replace(e.Effect, f.queue) // due, queue
 	return nil
 }
 
@@ -68,7 +71,7 @@ func (f *Fold) start(e *Event, body json.RawMessage) error {
 func (f *Fold) result(e *Event, body json.RawMessage) error {
 	p := f.remove(e.Effect)
 	if p.Place == Parked {
-		f.rec.Status, f.rec.Cause = StatusRunning, nil
+		f.rest()
 	}
 	return f.step(e, "", func(s *step) error {
 		s.inherit(p)
@@ -147,7 +150,9 @@ func (f *Fold) route(e *Event, p Pending, c Cause, target string) error {
 
 // park lets the run wait for a person, and tells the dead letters.
 func (f *Fold) park(id string, c Cause) error {
-	f.rec.Status, f.rec.Cause = StatusParked, &c
+	if f.rec.Status != StatusPaused { // else it is parked when it is resumed
+		f.rec.Status, f.rec.Cause = StatusParked, &c
+	}
 	var err error
 	f.replace(id, func(p *Pending) {
 		f.fail(p, c)
@@ -168,11 +173,7 @@ func (f *Fold) signal(e *Event, body json.RawMessage) error {
 	}
 	inbox := f.rec.Inbox
 	f.rec.Inbox = append(inbox[:len(inbox):len(inbox)], Signal{ID: e.ID, Name: e.Name, At: e.At, Seq: e.Seq, Body: ref})
-	applied := f.rec.Applied
-	if len(applied) >= MaxApplied {
-		applied = applied[len(applied)-MaxApplied+1:]
-	}
-	f.rec.Applied = append(applied[:len(applied):len(applied)], e.ID)
+	f.remember(e.ID)
 	return nil
 }
 

@@ -100,7 +100,7 @@ func (r *Record) wellFormed() error {
 }
 
 func (s Status) known() bool {
-	return s == StatusRunning || s == StatusParked || s.Ended()
+	return s == StatusRunning || s == StatusParked || s == StatusPaused || s.Ended()
 }
 
 // VerifyTxid reports whether the bytes are those that their txid was computed

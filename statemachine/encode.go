@@ -311,5 +311,6 @@ func writeCause(a *appender, name string, c *Cause) {
 	a.textIf("state", c.State)
 	a.textIf("effect", c.Effect)
 	a.numIf("attempt", c.Attempt)
+	a.textIf("by", c.By)
 	a.b = append(a.b, '}')
 }

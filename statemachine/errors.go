@@ -20,6 +20,8 @@ const (
 	ClassInvalidData   = "invalid_data"   // the machine's data cannot be encoded or decoded
 	ClassTooManyMoves  = "too_many_moves" // the machine did not come to rest within one event
 	ClassTooLarge      = "too_large"      // a limit on sizes, see LimitError
+	ClassCancelled     = "cancelled"      // a person cancelled the run
+	ClassPaused        = "paused"         // a person paused it
 )
 
 // ErrFormat is returned by Decode; the run must be left alone.

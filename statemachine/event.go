@@ -39,6 +39,10 @@ func (f *Fold) normalize(e *Event) error {
 		if err := within("name", len(e.Name), MaxID); err != nil {
 			return err
 		}
+	case EventCancel, EventPause, EventResume, EventRedrive:
+		if err := normalizeCommand(e); err != nil {
+			return err
+		}
 	default:
 		return fmt.Errorf("event %q: kind %q is not known", e.ID, e.Kind)
 	}
@@ -58,7 +62,7 @@ func (f *Fold) refuse(e *Event) (Outcome, bool) {
 	if len(f.rec.Frames) == 0 && f.from == nil {
 		return Unknown, true
 	}
-	if e.Kind == EventSignal {
+	if e.Kind == EventSignal || e.Kind.Commands() {
 		switch {
 		case slices.Contains(f.rec.Applied, e.ID):
 			return Duplicate, true
@@ -76,7 +80,7 @@ func (f *Fold) refuse(e *Event) (Outcome, bool) {
 	}
 	switch e.Kind {
 	case EventFailure:
-		return Stale, p.Try != e.Try || p.Place != Inline && p.Place != Queued
+		return Stale, p.Try != e.Try || p.Place != Inline && p.Place != Queued && p.Place != Held
 	case EventQueue:
 		return Stale, p.Place != Inline
 	case EventDue:

@@ -308,6 +308,9 @@ func readCause(p *scan) *Cause {
 	if p.field("attempt") {
 		c.Attempt = p.int()
 	}
+	if p.field("by") {
+		c.By = p.str()
+	}
 	p.end('}')
 	return c
 }

@@ -41,7 +41,7 @@ func before(place sm.Place) *sm.Stored {
 		Events: []sm.Event{{ID: "signal:s0", Kind: sm.EventSignal, At: t0}}, From: "pay", To: "pay", Status: sm.StatusRunning,
 		Frames: []sm.Frame{{Kind: sm.FrameRoot, State: "pay", Visit: 1}},
 		Data:   json.RawMessage(`{"id":"o1","total":12}`), Index: map[string]string{"id": "o1"},
-		Pending: []sm.Pending{p}, Applied: []string{"signal:s0"},
+		Pending: []sm.Pending{p}, Applied: []string{"signal:s0", "cmd:0"},
 		Inbox:  []sm.Signal{{ID: "signal:s0", Name: "hurry", At: t0}},
 		Outbox: []sm.Entry{{Kind: sm.EntryEffect, ID: "old"}},
 		Input:  sm.Fingerprint("order", []byte(`{"id":"o1","total":12}`)),
@@ -53,6 +53,8 @@ func before(place sm.Place) *sm.Stored {
 		r.Pending[0].RetryAt = &t3
 	case sm.Parked:
 		r.Status, r.Cause = sm.StatusParked, r.Pending[0].Cause
+	case sm.Held:
+		r.Status, r.Cause = sm.StatusPaused, &sm.Cause{Class: sm.ClassPaused, State: "pay"}
 	case "": // nothing pending: the run has ended
 		r.Status, r.Pending = sm.StatusSucceeded, nil
 		r.Frames[0].State, r.To = "done", "done"
@@ -84,6 +86,13 @@ func queueEvent() sm.Event { return sm.Event{Kind: sm.EventQueue, At: t1, Effect
 func signalEvent(id string) sm.Event {
 	return sm.Event{ID: sm.SignalEventID(id), Kind: sm.EventSignal, Name: "hurry", At: t1, Seq: 9, Body: json.RawMessage(`[ 1 ]`)}
 }
+func commandEvent(kind sm.EventKind, id string, c sm.Command) sm.Event {
+	body, err := json.Marshal(c)
+	if err != nil {
+		panic(err)
+	}
+	return sm.Event{ID: sm.CommandEventID(id), Kind: kind, At: t1, Seq: 11, Body: body}
+}
 func startEvent(input string) sm.Event {
 	return sm.Event{Kind: sm.EventStart, At: t1, Seq: 7, Body: json.RawMessage(input)}
 }
@@ -94,7 +103,7 @@ func TestOutcomes(t *testing.T) {
 	const (
 		A, D, S, E, C, Y = sm.Applied, sm.Duplicate, sm.Stale, sm.Ended, sm.Conflict, sm.Early
 	)
-	places := []sm.Place{sm.Inline, sm.Queued, sm.Retry, sm.Parked, ""}
+	places := []sm.Place{sm.Inline, sm.Queued, sm.Retry, sm.Parked, sm.Held, ""}
 	elsewhere := failureEvent(2, &t3, "http")
 	elsewhere.Effect = "other"
 	named := startEvent(`{"id":"o1","total":12}`)
@@ -102,24 +111,29 @@ func TestOutcomes(t *testing.T) {
 	tests := []struct {
 		name  string
 		event sm.Event
-		want  [5]sm.Outcome
+		want  [6]sm.Outcome
 	}{
-		{"result", resultEvent(), [5]sm.Outcome{A, A, A, A, S}},
-		{"failure of this try", failureEvent(2, &t3, "http"), [5]sm.Outcome{A, A, S, S, S}},
-		{"failure of an older try", failureEvent(1, &t3, "http"), [5]sm.Outcome{S, S, S, S, S}},
-		{"failure of a later try", failureEvent(3, nil, "http"), [5]sm.Outcome{S, S, S, S, S}},
-		{"failure, given up", failureEvent(2, nil, "http"), [5]sm.Outcome{A, A, S, S, S}},
-		{"failure of an unknown effect", elsewhere, [5]sm.Outcome{S, S, S, S, S}},
-		{"due on time", dueEvent(2, t3), [5]sm.Outcome{S, S, A, S, S}},
-		{"due too early", dueEvent(2, t1), [5]sm.Outcome{S, S, Y, S, S}},
-		{"due of an older try", dueEvent(1, t3), [5]sm.Outcome{S, S, S, S, S}},
-		{"queue", queueEvent(), [5]sm.Outcome{A, S, S, S, S}},
-		{"new signal", signalEvent("s1"), [5]sm.Outcome{A, A, A, A, E}},
-		{"known signal", signalEvent("s0"), [5]sm.Outcome{D, D, D, D, D}},
-		{"same start", startEvent(`{ "id":"o1", "total":12 }`), [5]sm.Outcome{D, D, D, D, D}},
-		{"start with another input", startEvent(`{"id":"o1","total":13}`), [5]sm.Outcome{C, C, C, C, C}},
-		{"start of another machine", named, [5]sm.Outcome{C, C, C, C, C}},
-		{"start with broken input", startEvent(`{`), [5]sm.Outcome{C, C, C, C, C}},
+		{"result", resultEvent(), [6]sm.Outcome{A, A, A, A, A, S}},
+		{"failure of this try", failureEvent(2, &t3, "http"), [6]sm.Outcome{A, A, S, S, A, S}},
+		{"failure of an older try", failureEvent(1, &t3, "http"), [6]sm.Outcome{S, S, S, S, S, S}},
+		{"failure of a later try", failureEvent(3, nil, "http"), [6]sm.Outcome{S, S, S, S, S, S}},
+		{"failure, given up", failureEvent(2, nil, "http"), [6]sm.Outcome{A, A, S, S, A, S}},
+		{"failure of an unknown effect", elsewhere, [6]sm.Outcome{S, S, S, S, S, S}},
+		{"due on time", dueEvent(2, t3), [6]sm.Outcome{S, S, A, S, S, S}},
+		{"due too early", dueEvent(2, t1), [6]sm.Outcome{S, S, Y, S, S, S}},
+		{"due of an older try", dueEvent(1, t3), [6]sm.Outcome{S, S, S, S, S, S}},
+		{"queue", queueEvent(), [6]sm.Outcome{A, S, S, S, S, S}},
+		{"new signal", signalEvent("s1"), [6]sm.Outcome{A, A, A, A, A, E}},
+		{"known signal", signalEvent("s0"), [6]sm.Outcome{D, D, D, D, D, D}},
+		{"cancel", commandEvent(sm.EventCancel, "1", sm.Command{Reason: "no"}), [6]sm.Outcome{A, A, A, A, A, E}},
+		{"pause", commandEvent(sm.EventPause, "1", sm.Command{}), [6]sm.Outcome{A, A, A, A, A, E}},
+		{"resume", commandEvent(sm.EventResume, "1", sm.Command{}), [6]sm.Outcome{A, A, A, A, A, E}},
+		{"redrive", commandEvent(sm.EventRedrive, "1", sm.Command{Effect: "other"}), [6]sm.Outcome{A, A, A, A, A, E}},
+		{"known command", commandEvent(sm.EventPause, "0", sm.Command{}), [6]sm.Outcome{D, D, D, D, D, D}},
+		{"same start", startEvent(`{ "id":"o1", "total":12 }`), [6]sm.Outcome{D, D, D, D, D, D}},
+		{"start with another input", startEvent(`{"id":"o1","total":13}`), [6]sm.Outcome{C, C, C, C, C, C}},
+		{"start of another machine", named, [6]sm.Outcome{C, C, C, C, C, C}},
+		{"start with broken input", startEvent(`{`), [6]sm.Outcome{C, C, C, C, C, C}},
 	}
 	d := orders().Definitions()[0]
 	for _, tt := range tests {
@@ -248,6 +262,7 @@ func TestRecords(t *testing.T) {
 			r.Frames = []sm.Frame{{Kind: sm.FrameRoot, State: "refused", Visit: 1}}
 			r.Data = json.RawMessage(`{"id":"o1","total":12,"seen":"2026-01-02T03:04:06Z"}`)
 			r.Cause = &sm.Cause{Class: "payment_refused", Message: "card refused: ", State: "refused"}
+			r.Outbox = []sm.Entry{{Kind: sm.EntryFinished, ID: "finished"}}
 		}},
 		{"failure inline", sm.Inline, failureEvent(2, &t3, "http"), retried(3)},
 		{"failure queued", sm.Queued, failureEvent(2, &t3, "http"), retried(3)},

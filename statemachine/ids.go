@@ -30,6 +30,13 @@ func QueueEventID(effect string) string { return "queue:" + effect }
 // SignalEventID is the id of a signal, made from the sender's id.
 func SignalEventID(id string) string { return "signal:" + id }
 
+// CommandEventID is the id of a command, made from the id of the request.
+func CommandEventID(id string) string { return "cmd:" + id }
+
+// finishedID is the id of the entry that tells of the end of a run: there is
+// one in the life of a run.
+const finishedID = "finished"
+
 // EffectWake is the wake of what the result of a queued effect asks inline:
 // the effect's own EFFECTS message is what resumes it.
 func EffectWake(effect string) string { return "effect:" + effect }

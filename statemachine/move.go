@@ -153,6 +153,10 @@ func (s *step) ask(a *action) error {
 // place decides how a new effect is performed.
 func (s *step) place(p *Pending, queued bool) {
 	f := s.f
+	if f.rec.Status == StatusPaused {
+		p.Place = Held
+		return
+	}
 	if !queued && f.env.Place != nil {
 		p.Wake, p.Depth = s.wake, s.depth
 		if f.env.Place(p) == Inline {

@@ -45,7 +45,7 @@ type Record struct {
 	Inbox   []Signal                     `json:"inbox,omitempty"`
 	Applied []string                     `json:"applied,omitempty"` // ids of the last applied signals and commands
 	Outbox  []Entry                      `json:"outbox,omitempty"`
-	Cause   *Cause                       `json:"cause,omitempty"` // why the run failed or is parked
+	Cause   *Cause                       `json:"cause,omitempty"` // why the run failed, is parked or paused, or was cancelled
 	Input   string                       `json:"input"`           // fingerprint of the start's input and machine
 	Tomb    *Tombstone                   `json:"tomb,omitempty"`  // set on the record that stands for an archived run
 }
@@ -178,7 +178,7 @@ const (
 // ("asked"). Publishing it again is harmless.
 type Entry struct {
 	Kind   EntryKind       `json:"kind"`
-	ID     string          `json:"id"`               // effect id, or id of the letter
+	ID     string          `json:"id"`               // effect id, or id of the letter, or "finished"
 	Effect string          `json:"effect,omitempty"` // effect type
 	Try    int             `json:"try,omitempty"`    // timer: which try is due
 	Due    *time.Time      `json:"due,omitempty"`    // timer: when it fires
@@ -239,6 +239,7 @@ type Cause struct {
 	State   string `json:"state,omitempty"`   // where the run was
 	Effect  string `json:"effect,omitempty"`  // effect type
 	Attempt int    `json:"attempt,omitempty"` // which attempt
+	By      string `json:"by,omitempty"`      // who cancelled or paused the run, as they say
 }
 
 // Letter is an effect given up on: the body of a letter entry.

@@ -66,6 +66,9 @@ func (d *Definition) Refold(prev *Stored, next *Record, blob func(hash string) (
 	if err != nil {
 		return err
 	}
+	if n := len(s.Outbox); n > len(next.Outbox) && s.Outbox[n-1].Kind == EntryFinished {
+		s.Outbox = s.Outbox[:n-1] // made by a build that did not tell of ends
+	}
 	if run.Field, run.Recorded, run.Refolded = firstDifference(next, s.Record); run.Field != "" {
 		return run
 	}

@@ -99,7 +99,7 @@ func TestRefoldBlobs(t *testing.T) {
 // TestTombstone checks what a run answers that has been removed.
 func TestTombstone(t *testing.T) {
 	t.Parallel()
-	tomb := &sm.Stored{Record: records(t)["tombstone"], Seq: 200}
+	tomb := &sm.Stored{Record: records(t)["entombed"], Seq: 200}
 	d := orders().Definitions()[0]
 	for _, tt := range []struct {
 		event sm.Event
@@ -110,6 +110,7 @@ func TestTombstone(t *testing.T) {
 		{signalEvent("s9"), sm.Ended},
 		{resultEvent(), sm.Stale},
 		{queueEvent(), sm.Stale},
+		{commandEvent(sm.EventCancel, "c1", sm.Command{}), sm.Ended},
 	} {
 		if got, err := d.Begin("order-1", tomb, env()).Apply(tt.event); got != tt.want || err != nil {
 			t.Errorf("Apply(%s) = %v, %v, want %v", tt.event.Kind, got, err, tt.want)

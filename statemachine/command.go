@@ -1,0 +1,200 @@
+package statemachine
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// ParseCommand reads and checks the body of a command: the JSON of a Command,
+// or nothing. The error is one line for people.
+func ParseCommand(kind EventKind, body []byte) (Command, error) {
+	var c Command
+	if !kind.Commands() {
+		return c, fmt.Errorf("no command is called %q", trim(string(kind), 64))
+	}
+	if err := unmarshalStrict(body, &c); err != nil {
+		return c, fmt.Errorf("body of a %s: %w", kind, inputError(err))
+	}
+	return c, c.Check(kind)
+}
+
+// Check says what is wrong with a command, in one line.
+func (c Command) Check(kind EventKind) error {
+	var err error
+	switch {
+	case !kind.Commands():
+		err = fmt.Errorf("no command is called %q", trim(string(kind), 64))
+	case c.Effect != "" && kind != EventRedrive:
+		err = errors.New("effect is for a redrive only")
+	case !utf8.ValidString(c.By + c.Reason + c.Effect):
+		err = errors.New("not UTF-8")
+	default:
+		err = c.within()
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", trim(string(kind), 64), err)
+	}
+	return nil
+}
+
+func (c Command) within() error {
+	if err := within("by", len(c.By), MaxID); err != nil {
+		return err
+	}
+	if err := within("reason", len(c.Reason), MaxMessage); err != nil {
+		return err
+	}
+	return within("effect", len(c.Effect), MaxID)
+}
+
+// Commands reports whether events of this kind are commands of a person.
+func (k EventKind) Commands() bool {
+	return k == EventCancel || k == EventPause || k == EventResume || k == EventRedrive
+}
+
+// normalizeCommand checks a command and gives its body the form that is
+// recorded.
+func normalizeCommand(e *Event) error {
+	if !strings.HasPrefix(e.ID, CommandEventID("")) || !validID(e.ID) {
+		return fmt.Errorf("command event %q: an id is %q and UTF-8", e.ID, CommandEventID("…"))
+	}
+	if err := within("id", len(e.ID)-len(CommandEventID("")), MaxID); err != nil {
+		return err
+	}
+	c, err := ParseCommand(e.Kind, e.Body)
+	if err != nil {
+		return err
+	}
+	e.Body = nil
+	if c != (Command{}) {
+		e.Body, err = marshal(c)
+	}
+	return err
+}
+
+// command applies a command. It is recorded even if it changes nothing, so
+// that who sent it finds its id.
+func (f *Fold) command(e *Event, body json.RawMessage) error {
+	var c Command
+	if err := unmarshal(body, &c); err != nil {
+		return err
+	}
+	f.remember(e.ID)
+	switch e.Kind {
+	case EventCancel:
+		f.cancel(c)
+	case EventPause:
+		f.pause(c)
+	case EventResume:
+		f.resume()
+	case EventRedrive:
+		f.redrive(c.Effect)
+	}
+	return nil
+}
+
+// cancel ends the run where it is. Messages that this record would have sent
+// for what it drops are not sent.
+func (f *Fold) cancel(c Command) {
+	for i := range f.rec.Pending {
+		f.retract(f.rec.Pending[i].ID)
+	}
+	f.rec.Pending, f.rec.Inbox = nil, nil
+	f.rec.Status = StatusCancelled
+	f.rec.Cause = &Cause{Class: ClassCancelled, Message: c.Reason, State: f.rec.Frames[0].State, By: c.By}
+}
+
+// pause holds the effects that somebody might start. Those that wait for their
+// next try go on waiting, and those given up stay so.
+func (f *Fold) pause(c Command) {
+	if f.rec.Status == StatusPaused {
+		return
+	}
+	f.rec.Status = StatusPaused
+	f.rec.Cause = &Cause{Class: ClassPaused, Message: c.Reason, State: f.rec.Frames[0].State, By: c.By}
+	f.replaceAll(func(p *Pending) bool { return p.Place == Inline || p.Place == Queued }, f.hold)
+}
+
+// resume queues what is held: its own message is what wakes it.
+func (f *Fold) resume() {
+	if f.rec.Status != StatusPaused {
+		return
+	}
+	f.rec.Status = StatusRunning
+	f.rest()
+	f.replaceAll(func(p *Pending) bool { return p.Place == Held }, f.queue)
+}
+
+// redrive has effects that were given up tried anew: one, or all if it names
+// none. Attempts begin again, tries go on: what an old try still says is stale.
+func (f *Fold) redrive(effect string) {
+	f.replaceAll(func(p *Pending) bool { return p.Place == Parked && (effect == "" || p.ID == effect) }, func(p *Pending) {
+		p.Try++
+		p.Attempt, p.Cause, p.First = 1, nil, nil
+		f.queue(p)
+	})
+	f.rest()
+}
+
+// rest sets what is said of a run that goes on, from what it waits for.
+func (f *Fold) rest() {
+	if f.rec.Status == StatusPaused {
+		return
+	}
+	f.rec.Status, f.rec.Cause = StatusRunning, nil
+	for i := range f.rec.Pending {
+		if p := &f.rec.Pending[i]; p.Place == Parked {
+			f.rec.Status, f.rec.Cause = StatusParked, p.Cause
+		}
+	}
+}
+
+// queue lets a pending effect be performed by whoever gets its message; not
+// while the run is paused.
+func (f *Fold) queue(p *Pending) {
+	if f.rec.Status == StatusPaused {
+		f.hold(p)
+		return
+	}
+	p.Place, p.Wake, p.Depth, p.RetryAt = Queued, "", 0, nil
+	f.emit(Entry{Kind: EntryEffect, ID: p.ID, Effect: p.Effect})
+}
+
+// hold keeps a pending effect from being started.
+func (f *Fold) hold(p *Pending) {
+	p.Place, p.Wake, p.Depth, p.RetryAt = Held, "", 0, nil
+	f.retract(p.ID)
+}
+
+// replaceAll is replace for all pending effects that are meant.
+func (f *Fold) replaceAll(meant func(p *Pending) bool, change func(p *Pending)) {
+	for i := range f.rec.Pending {
+		if p := &f.rec.Pending[i]; meant(p) {
+			f.replace(p.ID, change)
+		}
+	}
+}
+
+// retract takes the messages of an effect out of this record's outbox. So a
+// record says the same whether the effect was asked inline or queued before.
+func (f *Fold) retract(effect string) {
+	var rest []Entry
+	for _, e := range f.rec.Outbox {
+		if e.ID != effect || e.Kind != EntryEffect && e.Kind != EntryTimer {
+			rest = append(rest, e)
+		}
+	}
+	f.rec.Outbox = rest
+}
+
+// remember notes the id of a signal or command that was applied.
+func (f *Fold) remember(id string) {
+	applied := f.rec.Applied
+	if len(applied) >= MaxApplied {
+		applied = applied[len(applied)-MaxApplied+1:]
+	}
+	f.rec.Applied = append(applied[:len(applied):len(applied)], id)
+}

@@ -105,6 +105,7 @@ type Queue struct {
 	Blobs     *Blobs
 	Ledger    *Ledger
 	Machines  *Machines
+	Sender    *Sender // START, SIGNAL and EVENTS, from outside
 
 	link *link
 }
@@ -156,6 +157,7 @@ func Open(ctx context.Context, nc *nats.Conn, opts Options) (*Queue, error) {
 	q.Publisher = &Publisher{l}
 	q.Letters = &Letters{l}
 	q.Ledger = &Ledger{l}
+	q.Sender = &Sender{l}
 	q.Machines = &Machines{link: l, known: map[string]struct{}{}}
 	return q, nil
 }

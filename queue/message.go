@@ -25,11 +25,11 @@ type Message struct {
 	Run       string // run id; for a start without one, made from the stream's sequence
 	Machine   string // start: name of the machine
 	Version   int    // start: Pawl-Machine-Version, 0 if absent
-	Name      string // signal: its name; effect: the effect type
-	ID        string // signal: the sender's id; effect and due: the effect id
+	Name      string // signal: its name; event: the command; effect: the effect type
+	ID        string // signal and event: the sender's id; effect and due: the effect id
 	Try       int    // due: the try that is due
 	Asked     uint64 // effect and due: sequence of the record whose outbox it stood in
-	Body      []byte // start and signal: JSON
+	Body      []byte // start, signal and event: JSON
 	Subject   string // as it was published
 	Headers   map[string]string
 	Seq       uint64    // its stream sequence

@@ -46,6 +46,12 @@ func admit(m queue.Message) (*held, error) {
 		id := statemachine.SignalEventID(m.ID)
 		h.wake = id
 		h.event = &statemachine.Event{ID: id, Kind: statemachine.EventSignal, Name: m.Name, At: m.Time.UTC(), Seq: m.Seq, Body: body}
+	case queue.Event:
+		kind := statemachine.EventKind(m.Name)
+		if _, err := statemachine.ParseCommand(kind, m.Body); err != nil {
+			return h, statemachine.Terminal("malformed", err)
+		}
+		h.event = &statemachine.Event{ID: statemachine.CommandEventID(m.ID), Kind: kind, At: m.Time.UTC(), Seq: m.Seq, Body: m.Body}
 	case queue.Due:
 		h.event = &statemachine.Event{ID: statemachine.DueEventID(m.ID, m.Try), Kind: statemachine.EventDue, Effect: m.ID, Try: m.Try, At: m.Time.UTC(), Seq: m.Seq}
 	case queue.Effect:
@@ -99,7 +105,7 @@ func (l *lane) outcome(ctx context.Context, s *slot, h *held, o statemachine.Out
 		l.refuse(ctx, s, h, statemachine.Terminal("id_conflict",
 			fmt.Errorf("run %q exists, of machine %s and with another input: this start was not applied", s.run, s.state.Machine)))
 	case statemachine.Ended:
-		l.refuse(ctx, s, h, statemachine.Terminal("run_ended", fmt.Errorf("run %q has ended (%s): the signal %s was not applied", s.run, s.state.Status, h.m.Name)))
+		l.refuse(ctx, s, h, statemachine.Terminal("run_ended", fmt.Errorf("run %q has ended (%s): the %s %s was not applied", s.run, s.state.Status, h.m.Kind, h.m.Name)))
 	case statemachine.Early: // its own time does not change: only a copy can come later
 		if p := s.pending(h.m.ID); p != nil && p.RetryAt != nil {
 			l.postponeTo(ctx, s, h, *p.RetryAt)
@@ -136,7 +142,7 @@ func (l *lane) orphans(ctx context.Context, s *slot) {
 		if h.spent {
 			continue
 		}
-		if h.m.Kind == queue.Signal && h.m.Tries < maxTries {
+		if (h.m.Kind == queue.Signal || h.m.Kind == queue.Event) && h.m.Tries < maxTries {
 			l.postpone(ctx, s, h)
 			continue
 		}

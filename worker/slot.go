@@ -202,10 +202,9 @@ func (s *slot) applied(h *held) bool {
 	case statemachine.EventDue:
 		p := s.pending(e.Effect)
 		return p == nil || p.Place != statemachine.Retry || p.Try != e.Try
-	case statemachine.EventSignal:
+	default: // signals and commands
 		return contains(s.state.Applied, e.ID)
 	}
-	return false
 }
 
 // calls yields the handlers under way, and those whose results are in hand.

@@ -184,7 +184,11 @@ func (w *Worker) mendOutboxes(ctx context.Context, batch []*statemachine.Stored)
 	}
 	var unsure []*statemachine.Stored
 	for i, r := range open {
-		if c := copies[i]; c == nil || c.Flushed != r.Txid {
+		c := copies[i]
+		if c == nil && r.Status.Ended() {
+			continue // its copy has expired; what it had to say was said, or its wake is still there
+		}
+		if c == nil || c.Flushed != r.Txid {
 			unsure = append(unsure, r)
 		}
 	}

@@ -63,7 +63,7 @@ while k <= keys do
     if #drop > 0 then call('HDEL', run, unpack(drop)) end
     if ended == '1' then
       call('PEXPIRE', run, ARGV[1])
-    elseif old[4] ~= 'running' and old[4] ~= 'parked' then
+    elseif old[4] ~= 'running' and old[4] ~= 'parked' and old[4] ~= 'paused' then
       call('PERSIST', run)
     end
     local was = old[3] and machine .. ' ' .. old[3] .. ' ' .. (old[4] or '') .. ' ' .. (old[5] or '') .. ' ' .. token

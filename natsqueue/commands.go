@@ -25,7 +25,7 @@ type Sender struct{ *link }
 var _ api.Sender = (*Sender)(nil)
 
 // Start publishes a start as any producer does.
-func (s *Sender) Start(ctx context.Context, a api.Start) error {
+func (s *Sender) Start(ctx context.Context, a api.Start) (uint64, error) {
 	what := "start run " + quoted(a.Run)
 	h := nats.Header{headerRun: {a.Run}}
 	if a.Version > 0 {
@@ -33,7 +33,7 @@ func (s *Sender) Start(ctx context.Context, a api.Start) error {
 	}
 	err := first(checkName("machine", a.Machine), queue.CheckRun(a.Run), inHeader("run id", a.Run))
 	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+		return 0, fmt.Errorf("%s: %w", what, err)
 	}
 	return s.tell(ctx, what, streamStart, &nats.Msg{Subject: s.subj.start(a.Machine), Header: h, Data: a.Input})
 }
@@ -47,7 +47,8 @@ func (s *Sender) Signal(ctx context.Context, a api.SignalTo) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	return s.tell(ctx, what, streamSignal, &nats.Msg{Subject: s.subj.signal(a.Run, a.Name), Header: h, Data: a.Body})
+	_, err = s.tell(ctx, what, streamSignal, &nats.Msg{Subject: s.subj.signal(a.Run, a.Name), Header: h, Data: a.Body})
+	return err
 }
 
 // Command publishes a command to a run.
@@ -62,15 +63,16 @@ func (s *Sender) Command(ctx context.Context, c api.Command) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	return s.tell(ctx, what, streamEvents, &nats.Msg{Subject: s.subj.event(c.Run), Header: h, Data: body})
+	_, err = s.tell(ctx, what, streamEvents, &nats.Msg{Subject: s.subj.event(c.Run), Header: h, Data: body})
+	return err
 }
 
-// tell publishes a message and returns when it is stored.
-func (s *Sender) tell(ctx context.Context, what, stream string, m *nats.Msg) error {
+// tell publishes a message and returns its sequence when it is stored.
+func (s *Sender) tell(ctx context.Context, what, stream string, m *nats.Msg) (uint64, error) {
 	a := s.sendEach(ctx, []*nats.Msg{m})[0]
 	if errors.Is(a.why, errNoResponse) { // no leader for now, or no such stream: that does not mend itself
 		if _, err := s.streamInfo(ctx, stream); errors.Is(err, ErrMissing) {
-			return fmt.Errorf("%s: %w", what, err)
+			return 0, fmt.Errorf("%s: %w", what, err)
 		}
 	}
 	if a.verdict == unsure && ctx.Err() == nil {
@@ -79,13 +81,13 @@ func (s *Sender) tell(ctx context.Context, what, stream string, m *nats.Msg) err
 	name := "stream " + s.subj.stream(stream)
 	switch err := a.err(); {
 	case err == nil:
-		return nil
+		return a.seq, nil
 	case a.verdict == tooLarge:
-		return fmt.Errorf("%s: %w: %d bytes: %w", what, worker.ErrTooLarge, len(m.Data), a.why)
+		return 0, fmt.Errorf("%s: %w: %d bytes: %w", what, worker.ErrTooLarge, len(m.Data), a.why)
 	case a.verdict == noRoom:
-		return fmt.Errorf("%s: %s is full: %w", what, name, err)
+		return 0, fmt.Errorf("%s: %s is full: %w", what, name, err)
 	default:
-		return fmt.Errorf("%s: %s: %w", what, name, err)
+		return 0, fmt.Errorf("%s: %s: %w", what, name, err)
 	}
 }
 

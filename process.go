@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/pawlrun/pawl/api"
 	"github.com/pawlrun/pawl/archive"
 	"github.com/pawlrun/pawl/internal/config"
 	"github.com/pawlrun/pawl/internal/embedded"
@@ -37,16 +38,26 @@ import (
 type Option func(*options)
 
 type options struct {
-	logger *slog.Logger
+	logger    *slog.Logger
+	authorise func(ctx context.Context, c api.Caller, verb string) error
 }
 
 // WithLogger sets where the process logs. Default: standard error, as
 // Config.Log says.
 func WithLogger(l *slog.Logger) Option { return func(o *options) { o.logger = l } }
 
+// WithAuthorise sets who may have what of the control API, beyond what the NATS
+// server's permissions say: an error refuses the request, and is told to the
+// caller. A verb is a noun and a verb, as in runs.cancel. Default: what came in
+// is allowed.
+func WithAuthorise(f func(ctx context.Context, c api.Caller, verb string) error) Option {
+	return func(o *options) { o.authorise = f }
+}
+
 // Process is one process of a fleet, opened and not yet running.
 type Process struct {
 	cfg      Config
+	opts     options
 	catalog  *statemachine.Catalog
 	log      *slog.Logger
 	registry *prometheus.Registry
@@ -85,7 +96,7 @@ func Open(ctx context.Context, cfg Config, catalog *statemachine.Catalog, opts .
 	if err := catalog.Check(); err != nil {
 		return nil, err
 	}
-	p := &Process{cfg: cfg, catalog: catalog, log: o.logger, registry: prometheus.NewRegistry(), ready: ops.NewReady(), up: make(chan struct{})}
+	p := &Process{cfg: cfg, opts: o, catalog: catalog, log: o.logger, registry: prometheus.NewRegistry(), ready: ops.NewReady(), up: make(chan struct{})}
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), p.ready.Metric())
 	defer func() {
 		if err != nil {
@@ -178,6 +189,9 @@ func (p *Process) Run(ctx context.Context) (err error) {
 		duties.Go(func() { p.clear(ctx, before) })
 	}
 	duties.Go(func() { p.guard(ctx) })
+	if p.cfg.API.Enabled {
+		duties.Go(func() { p.serve(ctx, w) })
+	}
 	err = w.Run(ctx)
 	cancel() // the duties, too
 	if cause := fatal.Load(); err == nil && cause != nil {

@@ -27,7 +27,7 @@ type metrics struct {
 	hits, misses                prometheus.Counter // of Redis
 	rebuiltHere, rebuiltInSweep prometheus.Counter
 	granted, refused            prometheus.Counter // claims
-	held, running               prometheus.Gauge
+	held, running               *level
 	hung, panics                prometheus.Counter
 	troubles                    map[string]prometheus.Counter // by store
 
@@ -92,8 +92,8 @@ func newMetrics(reg prometheus.Registerer, catalog *statemachine.Catalog) *metri
 		append:  histogram("pawl_append_seconds", "From a record's last sending to its acknowledgement.", quickBuckets()),
 		batch:   histogram("pawl_append_batch_size", "Records a lane appended together.", prometheus.ExponentialBuckets(1, 2, 10)),
 
-		held:    gauge("pawl_held_messages", "Messages in hand, not yet acked."),
-		running: gauge("pawl_handlers_running", "Handlers under way."),
+		held:    &level{gauge: gauge("pawl_held_messages", "Messages in hand, not yet acked.")},
+		running: &level{gauge: gauge("pawl_handlers_running", "Handlers under way.")},
 		hung:    counter("pawl_handlers_hung_total", "Handlers that did not return at their deadline."),
 		panics:  counter("pawl_lane_panics_total", "Faults of the worker itself, each logged with its stack."),
 

@@ -25,6 +25,7 @@ type Config struct {
 	NATS      NATS      `yaml:"nats"`
 	Redis     Redis     `yaml:"redis"`
 	HTTP      HTTP      `yaml:"http"`
+	API       API       `yaml:"api"`
 	Worker    Worker    `yaml:"worker"`
 	Retry     Retry     `yaml:"retry"`
 	Limits    Limits    `yaml:"limits"`
@@ -95,6 +96,11 @@ const (
 type HTTP struct {
 	Addr  string `yaml:"addr"`  // empty: nowhere
 	Pprof bool   `yaml:"pprof"` // also /debug/pprof
+}
+
+// API is the control API, over NATS.
+type API struct {
+	Enabled bool `yaml:"enabled"`
 }
 
 // Worker says how much is done at once, and how long things may take.
@@ -199,6 +205,7 @@ func defaults() Config {
 		},
 		Redis: Redis{Listen: "127.0.0.1:6380"},
 		HTTP:  HTTP{Addr: "127.0.0.1:8080"},
+		API:   API{Enabled: true},
 		Worker: Worker{
 			Lanes:         2,
 			Batch:         256,

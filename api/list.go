@@ -67,6 +67,14 @@ type Row struct {
 	Index    map[string]string   `json:"index,omitempty"`
 }
 
+// RowOf is the row of a run by its last record.
+func RowOf(r *statemachine.Record) Row {
+	return Row{
+		ID: r.Run, Machine: r.Machine, Version: r.Version, State: r.To, Status: r.Status, Revision: r.Rev,
+		Started: r.Started, Updated: r.At, Error: r.Cause, Index: r.Index,
+	}
+}
+
 // sweeps is how many partitions are read at once: each costs the server a
 // consumer while it is read.
 const sweeps = 8
@@ -144,10 +152,7 @@ func (l *lister) sweep(ctx context.Context, log Log, partition int) error {
 }
 
 func (l *lister) add(r *statemachine.Record) {
-	row := Row{
-		ID: r.Run, Machine: r.Machine, Version: r.Version, State: r.To, Status: r.Status, Revision: r.Rev,
-		Started: r.Started, Updated: r.At, Error: r.Cause, Index: r.Index,
-	}
+	row := RowOf(r)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.Matched++

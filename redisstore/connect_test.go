@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/pawlrun/pawl/api"
 	"github.com/pawlrun/pawl/internal/redistest"
 	"github.com/pawlrun/pawl/internal/storetest"
 	"github.com/pawlrun/pawl/worker"
@@ -42,7 +43,7 @@ func TestClusterBehindOneAddress(t *testing.T) {
 		defer func() { _ = client.Close() }()
 		s := open(t, client, Options{})
 		put(t, s, storetest.Stored(t, "a", 1), storetest.Stored(t, "b", 2), storetest.Stored(t, "c", 3))
-		if got := list(t, s, Query{}); len(got) != 3 {
+		if got := list(t, s, api.Filter{}); len(got) != 3 {
 			t.Errorf("List = %q, want three runs", got)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 // spaces:
 //
 //	<machine> <state> <status> <at> <token>     where the run is since when
-//	@<name> <value> <started> <token>           what a search field says
+//	@<name> <value> <token>                     what a search field says
 //	!                                           the sweep has passed
 //	!<ms> <random>                              a sweep began, and has not ended
 //
@@ -38,7 +38,8 @@ func fieldPrefix(name, value string) string {
 }
 
 // indexLines are the field entries of a record, without mark and token, one a
-// line. They begin at the run's start, so they change with their value only.
+// line. They have no time, so they change with their value only, and whether a
+// run has a value is one look at the index.
 func indexLines(r *statemachine.Record) string {
 	if len(r.Index) == 0 {
 		return ""
@@ -48,7 +49,7 @@ func indexLines(r *statemachine.Record) string {
 		if b.Len() > 0 {
 			b.WriteByte('\n')
 		}
-		b.WriteString(fieldPrefix(name, r.Index[name])[len(fieldMark):] + formatTime(r.Started))
+		b.WriteString(queue.Token(name) + " " + queue.Token(r.Index[name]))
 	}
 	return b.String()
 }

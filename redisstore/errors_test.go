@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/pawlrun/pawl/api"
 	"github.com/pawlrun/pawl/internal/redistest"
 	"github.com/pawlrun/pawl/internal/storetest"
 	"github.com/pawlrun/pawl/worker"
@@ -20,15 +21,18 @@ func operations(t *testing.T, s *Store) map[string]func(ctx context.Context) err
 	claims := []worker.Claim{{Run: "a", Effect: "x", Owner: "w", Lease: time.Minute}}
 	st := storetest.Stored(t, "a", 7)
 	return map[string]func(ctx context.Context) error{
-		"Save":         func(ctx context.Context) error { _, err := s.Save(ctx, []worker.Save{{Stored: st}}); return err },
-		"Load":         func(ctx context.Context) error { _, err := s.Load(ctx, []string{"a", "b"}); return err },
-		"Flushed":      func(ctx context.Context) error { return s.Flushed(ctx, []worker.Hint{{Run: "a", Txid: "x"}}) },
-		"Tail":         func(ctx context.Context) error { _, _, err := s.Tail(ctx, "a", "l", 0, 1); return err },
-		"Claim":        func(ctx context.Context) error { _, err := s.Claim(ctx, claims); return err },
-		"Renew":        func(ctx context.Context) error { return s.Renew(ctx, claims) },
-		"Release":      func(ctx context.Context) error { return s.Release(ctx, claims) },
-		"List":         func(ctx context.Context) error { _, err := s.List(ctx, Query{}); return err },
-		"List of one":  func(ctx context.Context) error { _, err := s.List(ctx, Query{Index: "a", Value: "b"}); return err },
+		"Save":    func(ctx context.Context) error { _, err := s.Save(ctx, []worker.Save{{Stored: st}}); return err },
+		"Load":    func(ctx context.Context) error { _, err := s.Load(ctx, []string{"a", "b"}); return err },
+		"Flushed": func(ctx context.Context) error { return s.Flushed(ctx, []worker.Hint{{Run: "a", Txid: "x"}}) },
+		"Tail":    func(ctx context.Context) error { _, _, err := s.Tail(ctx, "a", "l", 0, 1); return err },
+		"Claim":   func(ctx context.Context) error { _, err := s.Claim(ctx, claims); return err },
+		"Renew":   func(ctx context.Context) error { return s.Renew(ctx, claims) },
+		"Release": func(ctx context.Context) error { return s.Release(ctx, claims) },
+		"List":    func(ctx context.Context) error { _, err := s.List(ctx, api.Filter{}); return err },
+		"List of one": func(ctx context.Context) error {
+			_, err := s.List(ctx, api.Filter{Where: map[string]string{"a": "b"}})
+			return err
+		},
 		"Counts":       func(ctx context.Context) error { _, err := s.Counts(ctx); return err },
 		"SetComplete":  func(ctx context.Context) error { return s.SetComplete(ctx, 1, "!1 x") },
 		"BeginSweep":   func(ctx context.Context) error { _, err := s.BeginSweep(ctx, 1); return err },

@@ -43,8 +43,9 @@ func (k keys) log(partition int, token, log string) string {
 	return k.shares[partition] + "log:" + token + ":" + queue.Token(log)
 }
 
-// index is the sorted set of a partition's index entries.
-func (k keys) index(partition int) string { return k.shares[partition] + "index" }
+// index is the sorted set of a partition's index entries. Its name ends in the
+// version of their layout: an index of another one is none, and is made anew.
+func (k keys) index(partition int) string { return k.shares[partition] + "index2" }
 
 // current holds the incarnation that was opened last.
 func (k keys) current() string { return k.prefix + ":incarnation" }

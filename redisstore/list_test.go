@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/pawlrun/pawl/api"
 	"github.com/pawlrun/pawl/internal/redistest"
 	"github.com/pawlrun/pawl/internal/storetest"
 	"github.com/pawlrun/pawl/queue"
@@ -27,23 +28,23 @@ func put(t *testing.T, s *Store, stored ...*statemachine.Stored) {
 }
 
 // list returns the runs that a query selects, over all its pages.
-func list(t *testing.T, s *Store, q Query) []string {
+func list(t *testing.T, s *Store, f api.Filter) []string {
 	t.Helper()
 	var runs []string
 	for range 100 {
-		page, err := s.List(t.Context(), q)
+		page, err := s.List(t.Context(), f)
 		if err != nil {
-			t.Fatalf("List(%+v): %v", q, err)
+			t.Fatalf("List(%+v): %v", f, err)
 		}
-		for _, r := range page.Rows {
-			runs = append(runs, r.Run)
+		for _, r := range page.Runs {
+			runs = append(runs, r.ID)
 		}
 		if page.Next == "" {
 			return runs
 		}
-		q.After = page.Next
+		f.Cursor = page.Next
 	}
-	t.Fatalf("List(%+v) has no end", q)
+	t.Fatalf("List(%+v) has no end", f)
 	return nil
 }
 
@@ -80,7 +81,7 @@ func TestIndexesFollowTheRuns(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		s := open(t, server.Client(t), Options{})
 		long := strings.Repeat("é", 100) // its token is a hash
-		check := func(when string, q Query, want ...string) {
+		check := func(when string, q api.Filter, want ...string) {
 			t.Helper()
 			if got := list(t, s, q); !cmp.Equal(got, want) {
 				t.Errorf("%s: List(%+v) = %q, want %q", when, q, got, want)
@@ -92,53 +93,50 @@ func TestIndexesFollowTheRuns(t *testing.T) {
 				t.Errorf("%s: Counts (-want +got):\n%s", when, diff)
 			}
 		}
-		check("empty", Query{})
+		check("empty", api.Filter{})
 		checkCounts("empty", map[string]int{})
 
 		put(t, s, storetest.Stored(t, "a", 1, in("one", running), withIndex("site", "44 12", "region", "eu")),
 			storetest.Stored(t, "b", 2, in("one", running), withIndex("site", "7")),
 			storetest.Stored(t, long, 3, in("one", running), withIndex("site", "44 12")),
 			storetest.Stored(t, "c.d", 4, in("two", parked)))
-		check("saved", Query{}, "c.d", long, "b", "a")
-		check("saved", Query{Limit: 1}, "c.d", long, "b", "a")
-		check("saved", Query{State: "one", Limit: 2}, long, "b", "a")
-		check("saved", Query{Machine: "demo", State: "one", Status: running}, long, "b", "a")
-		check("saved", Query{Status: parked}, "c.d")
-		check("saved", Query{Machine: "other"})
-		check("saved", Query{Index: "site", Value: "44 12"}, long, "a")
-		check("saved", Query{Index: "site", Value: "44"})
-		check("saved", Query{Index: "region", Value: "eu"}, "a")
+		check("saved", api.Filter{}, "c.d", long, "b", "a")
+		check("saved", api.Filter{Limit: 1}, "c.d", long, "b", "a")
+		check("saved", api.Filter{State: "one", Limit: 2}, long, "b", "a")
+		check("saved", api.Filter{Machine: "demo", State: "one", Status: running}, long, "b", "a")
+		check("saved", api.Filter{Status: parked}, "c.d")
+		check("saved", api.Filter{Machine: "other"})
+		check("saved", api.Filter{Where: map[string]string{"site": "44 12"}}, long, "a")
+		check("saved", api.Filter{Where: map[string]string{"site": "44"}})
+		check("saved", api.Filter{Where: map[string]string{"region": "eu"}}, "a")
 		checkCounts("saved", map[string]int{"demo one running": 3, "demo two parked": 1})
 
 		put(t, s, storetest.Stored(t, "a", 10, in("two", parked), withIndex("site", "7")),
 			storetest.Stored(t, "c.d", 11, in("two", running)),
 			storetest.Stored(t, "b", 1, in("old", running), withIndex("site", "old")))
-		check("moved", Query{}, "c.d", "a", long, "b")
-		check("moved", Query{State: "one"}, long, "b")
-		check("moved", Query{State: "two", Status: parked}, "a")
-		check("moved", Query{Index: "site", Value: "44 12"}, long)
-		check("moved", Query{Index: "site", Value: "7"}, "b", "a")
-		check("moved", Query{Index: "site", Value: "7", Status: parked}, "a")
-		check("moved", Query{Index: "region", Value: "eu"})
-		check("an older record moves nothing", Query{Index: "site", Value: "old"})
+		check("moved", api.Filter{}, "c.d", "a", long, "b")
+		check("moved", api.Filter{State: "one"}, long, "b")
+		check("moved", api.Filter{State: "two", Status: parked}, "a")
+		check("moved", api.Filter{Where: map[string]string{"site": "44 12"}}, long)
+		check("moved", api.Filter{Where: map[string]string{"site": "7"}}, "a", "b")
+		check("moved", api.Filter{Where: map[string]string{"site": "7"}, Status: parked}, "a")
+		check("moved", api.Filter{Where: map[string]string{"region": "eu"}})
+		check("an older record moves nothing", api.Filter{Where: map[string]string{"site": "old"}})
 		checkCounts("moved", map[string]int{"demo one running": 2, "demo two running": 1, "demo two parked": 1})
 
 		put(t, s, storetest.Stored(t, "a", 20, in("end", done)), storetest.Stored(t, "b", 21, in("end", done)))
-		check("ended", Query{Status: done}, "b", "a")
-		check("ended", Query{Index: "site", Value: "7"})
+		check("ended", api.Filter{Status: done}, "b", "a")
+		check("ended", api.Filter{Where: map[string]string{"site": "7"}})
 		checkCounts("ended", map[string]int{"demo one running": 1, "demo two running": 1, "demo end succeeded": 2})
 
-		page, err := s.List(t.Context(), Query{State: "one"})
-		if err != nil || len(page.Rows) != 1 {
+		page, err := s.List(t.Context(), api.Filter{State: "one"})
+		if err != nil || len(page.Runs) != 1 {
 			t.Fatalf("List = %v, %v", page, err)
 		}
 		st := storetest.Stored(t, long, 3, in("one", running))
-		want := Row{Run: long, Machine: "demo", Version: 1, State: "one", Status: running, At: st.At, Rev: 3, Seq: 3}
-		if diff := cmp.Diff(want, page.Rows[0]); diff != "" {
+		want := api.Row{ID: long, Machine: "demo", Version: 1, State: "one", Status: running, Revision: 3, Started: st.Started, Updated: st.At, Index: map[string]string{"site": "44 12"}}
+		if diff := cmp.Diff(want, page.Runs[0]); diff != "" {
 			t.Errorf("row (-want +got):\n%s", diff)
-		}
-		if _, err := s.List(t.Context(), Query{Value: "7"}); err == nil {
-			t.Error("List took a value without a name")
 		}
 	})
 }
@@ -156,7 +154,7 @@ func TestListOfManyRuns(t *testing.T) {
 			stored = append(stored, storetest.Stored(t, run, uint64(i+1), storetest.In(fmt.Sprintf("s%d", i%300), statemachine.StatusRunning)))
 		}
 		put(t, s, stored...)
-		if got := list(t, s, Query{Limit: 250}); !cmp.Equal(got, want) {
+		if got := list(t, s, api.Filter{Limit: 250}); !cmp.Equal(got, want) {
 			t.Errorf("List returned %d runs, or not in order", len(got))
 		}
 		all := counts(t, s)

@@ -22,6 +22,7 @@ const (
 	scriptRelease  = "release"
 	scriptFlushed  = "flushed"
 	scriptTail     = "tail"
+	scriptList     = "list"
 	scriptCounts   = "counts"
 	scriptTidy     = "tidy"
 	scriptBegin    = "begin"

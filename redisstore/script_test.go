@@ -102,7 +102,7 @@ func splitTop(s string) []string {
 
 func TestScriptsAreUsed(t *testing.T) {
 	t.Parallel()
-	named := []string{scriptSave, scriptClaim, scriptRelease, scriptFlushed, scriptTail, scriptCounts, scriptTidy, scriptBegin, scriptComplete, prelude}
+	named := []string{scriptSave, scriptClaim, scriptRelease, scriptFlushed, scriptTail, scriptList, scriptCounts, scriptTidy, scriptBegin, scriptComplete, prelude}
 	for name := range readScripts(t) {
 		if !slices.Contains(named, name) {
 			t.Errorf("%s.lua is used by nothing", name)
@@ -164,7 +164,7 @@ func TestKeys(t *testing.T) {
 	for got, want := range map[string]string{
 		k.run(7, "order-4711"):            "pawl:{7}:aB3_:run:order-4711",
 		k.log(255, "~Kg", "chat log"):     "pawl:{255}:aB3_:log:~Kg:~Y2hhdCBsb2c",
-		k.index(0):                        "pawl:{0}:aB3_:index",
+		k.index(0):                        "pawl:{0}:aB3_:index2",
 		k.current():                       "pawl:incarnation",
 		k.all("old"):                      "pawl:{*}:old:*",
 		k.run(0, "a:b"):                   "pawl:{0}:aB3_:run:a:b",

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/pawlrun/pawl/api"
 	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/worker"
 )
@@ -61,6 +62,7 @@ type Store struct {
 var (
 	_ worker.Shadow = (*Store)(nil)
 	_ worker.Claims = (*Store)(nil)
+	_ api.Index     = (*Store)(nil)
 )
 
 // Open returns the Store on client, which stays the caller's to close. It

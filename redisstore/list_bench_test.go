@@ -1,0 +1,161 @@
+package redisstore
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pawlrun/pawl/api"
+	"github.com/pawlrun/pawl/internal/redistest"
+	"github.com/pawlrun/pawl/internal/storetest"
+	"github.com/pawlrun/pawl/statemachine"
+	"github.com/pawlrun/pawl/worker"
+)
+
+const benchRuns = 200_000
+
+var benchBegan = time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
+
+// benchRun is one of a fleet of 200,000: half wait and half have ended, over
+// time one a second. Of the search fields, region is common, site has 1,000
+// values, order is each run's own, batch is only in the first half, and one
+// run has a flag.
+func benchRun(tb testing.TB, i int) *statemachine.Stored {
+	state, status := fmt.Sprintf("step%d", i/2%10), statemachine.StatusRunning
+	switch {
+	case i == benchRuns/3:
+		state, status = "step0", statemachine.StatusParked
+	case i%2000 == 1:
+		state, status = "broken", statemachine.StatusFailed
+	case i%2 == 1:
+		state, status = "done", statemachine.StatusSucceeded
+	}
+	return storetest.Stored(tb, fmt.Sprintf("run-%07d", i), uint64(i+1), storetest.In(state, status), func(r *statemachine.Record) {
+		r.Machine = fmt.Sprintf("machine%d", i%7)
+		r.Started, r.At = benchBegan.Add(time.Duration(i)*time.Second), benchBegan.Add(time.Duration(i)*time.Second+time.Minute)
+		r.Data = []byte(`{"text":"` + strings.Repeat("x", 480) + `"}`)
+		r.Index = map[string]string{"region": []string{"eu", "us"}[i%10/9], "site": fmt.Sprint(i / 7 % 1000), "order": fmt.Sprint(i)}
+		if i < benchRuns/2 {
+			r.Index["batch"] = "old"
+		}
+		if i == 4711 {
+			r.Index["flag"] = "yes"
+		}
+	})
+}
+
+// benchFleet is a store with all of them.
+func benchFleet(b *testing.B, kind redistest.Kind) *Store {
+	b.Helper()
+	s := open(b, redistest.Start(b, kind).Client(b), Options{EndedTTL: 1000 * time.Hour, Timeout: time.Minute})
+	for i := 0; i < benchRuns; {
+		saves := make([]worker.Save, 0, 1000)
+		for ; len(saves) < cap(saves); i++ {
+			saves = append(saves, worker.Save{Stored: benchRun(b, i)})
+		}
+		if _, err := s.Save(b.Context(), saves); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return s
+}
+
+// benchFilters is every combination of what a filter has: nothing, common,
+// rare, and what no run has.
+func benchFilters() []api.Filter {
+	at := func(i int) time.Time { return benchBegan.Add(time.Duration(i) * time.Second) }
+	var all []api.Filter
+	for _, machine := range []string{"", "machine3", "none"} {
+		for _, state := range []string{"", "step3", "done", "broken", "none"} {
+			for _, status := range []statemachine.Status{"", "running", "succeeded", "failed", "parked", "cancelled"} {
+				for _, where := range []string{"", "region=eu", "region=us", "site=77", "order=4711", "batch=old", "flag=yes", "site=none", "region=eu batch=old", "region=us site=77 batch=old"} {
+					for _, window := range [][2]int{{}, {benchRuns / 2, 0}, {0, benchRuns / 2}, {100_000, 100_060}, {2 * benchRuns, 0}} {
+						f := api.Filter{Machine: machine, State: state, Status: status, Where: make(map[string]string)}
+						for _, w := range strings.Fields(where) {
+							name, value, _ := strings.Cut(w, "=")
+							f.Where[name] = value
+						}
+						if window[0] > 0 {
+							f.Since = at(window[0])
+						}
+						if window[1] > 0 {
+							f.Until = at(window[1])
+						}
+						all = append(all, f)
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// BenchmarkList lists by every combination once, and reports what they take:
+// first pages, and for those with more the second and one from the middle.
+func BenchmarkList(b *testing.B) {
+	for _, kind := range redistest.Kinds(b)[1:] {
+		b.Run(string(kind), func(b *testing.B) {
+			s := benchFleet(b, kind)
+			b.ResetTimer()
+			type took struct {
+				time.Duration
+				f    api.Filter
+				rows int
+			}
+			var first, later []took
+			page := func(f api.Filter) (*api.Listing, took) {
+				began := time.Now()
+				l, err := s.List(b.Context(), f)
+				if err != nil {
+					b.Fatal(err)
+				}
+				return l, took{time.Since(began), f, len(l.Runs)}
+			}
+			before := serverTime(b, s)
+			for _, f := range benchFilters() {
+				l, t := page(f)
+				first = append(first, t)
+				if l.Next == "" {
+					continue
+				}
+				f.Cursor = l.Next
+				_, t = page(f)
+				later = append(later, t)
+				middle := f
+				middle.Cursor = cursor(&middle, formatTime(benchBegan.Add(benchRuns/4*time.Second))+" x")
+				_, t = page(middle)
+				later = append(later, t)
+			}
+			report(b, s, before, len(first)+len(later))
+			for name, all := range map[string][]took{"first": first, "later": later} {
+				slices.SortFunc(all, func(x, y took) int { return int(y.Duration - x.Duration) })
+				b.ReportMetric(float64(all[0].Microseconds())/1000, name+"-max-ms")
+				b.ReportMetric(float64(all[len(all)/100].Microseconds())/1000, name+"-p99-ms")
+				b.ReportMetric(float64(all[len(all)/2].Microseconds())/1000, name+"-p50-ms")
+				for _, t := range all[:5] {
+					b.Logf("%s page %s, %d rows: %+v", name, t.Duration, t.rows, t.f)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkCounts counts the runs per machine, state and status.
+func BenchmarkCounts(b *testing.B) {
+	for _, kind := range redistest.Kinds(b)[1:] {
+		b.Run(string(kind), func(b *testing.B) {
+			s := benchFleet(b, kind)
+			before, n := serverTime(b, s), 0
+			for b.Loop() {
+				n++
+				all, err := s.Counts(b.Context())
+				if err != nil || len(all) == 0 {
+					b.Fatal(all, err)
+				}
+			}
+			report(b, s, before, n)
+		})
+	}
+}

@@ -250,7 +250,7 @@ func (p *Process) connect(ctx context.Context) (*worker.Worker, error) {
 
 func (p *Process) connectNATS(ctx context.Context) (err error) {
 	c := p.cfg.NATS
-	cc := natsqueue.Config{URL: c.URL, CredsFile: c.CredsFile, NKeyFile: c.NKeyFile, User: c.Username, Password: c.Password.Reveal(),
+	cc := natsqueue.Config{URL: c.URL, CredsFile: c.CredsFile, NKeyFile: c.NKeyFile, User: c.Username, Password: c.Password.Reveal(), PasswordFile: c.PasswordFile,
 		CAFile: c.TLS.CAFile, CertFile: c.TLS.CertFile, KeyFile: c.TLS.KeyFile, TLS: c.TLS.On(), Name: "pawl worker", Logger: p.log,
 		Closed: func(err error) { p.fail(fmt.Errorf("the connection to NATS ended for good: %w", err)) }}
 	if p.servers != nil {
@@ -272,6 +272,9 @@ func (p *Process) connectNATS(ctx context.Context) (err error) {
 			return fmt.Errorf("nats at %s: %w", redacted(cc.URL), err)
 		}
 		if err := q.Check(ctx, p.catalog.Effects()); err != nil {
+			return errors.Join(fmt.Errorf("nats at %s: %w", redacted(cc.URL), err), q.Close())
+		}
+		if err := p.checkStreams(ctx); err != nil {
 			return errors.Join(fmt.Errorf("nats at %s: %w", redacted(cc.URL), err), q.Close())
 		}
 		p.queue = q

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -20,7 +22,10 @@ type Config struct {
 	NKeyFile  string // the seed of a key
 	User      string
 	Password  string
-	Token     string
+	// PasswordFile holds the password, and is read anew for each connection,
+	// so it may be rotated. Password stands in for it while it cannot be read.
+	PasswordFile string
+	Token        string
 
 	TLS      bool   // speak TLS only; any of the files below asks for it, too
 	CAFile   string // the authorities to trust; default: the system's
@@ -133,6 +138,16 @@ func (c Config) handlers() []nats.Option {
 	}
 }
 
+// userInfo is asked before each connection.
+func (c Config) userInfo() (user, password string) {
+	b, err := os.ReadFile(c.PasswordFile)
+	if err != nil {
+		c.Logger.Warn("could not read the password of nats", "error", err)
+		return c.User, c.Password
+	}
+	return c.User, strings.TrimRight(string(b), "\r\n")
+}
+
 // security lists the options by which the two sides know each other.
 func (c Config) security() ([]nats.Option, error) {
 	var opts []nats.Option
@@ -146,7 +161,10 @@ func (c Config) security() ([]nats.Option, error) {
 		}
 		opts = append(opts, o)
 	}
-	if c.User != "" {
+	switch {
+	case c.PasswordFile != "":
+		opts = append(opts, nats.UserInfoHandler(c.userInfo))
+	case c.User != "":
 		opts = append(opts, nats.UserInfo(c.User, c.Password))
 	}
 	if c.Token != "" {

@@ -25,6 +25,10 @@ type Change struct {
 	Have   string
 	Want   string
 	Held   string // why it is not made, "" if it is
+	// Vital is set if the fleet does not work with what is there: messages
+	// would be lost, dropped, withheld, or acknowledged too early. The others
+	// are limits, and times.
+	Vital bool
 }
 
 func (c Change) String() string {
@@ -87,7 +91,7 @@ func (p *provisioner) stream(ctx context.Context, want jetstream.StreamConfig) e
 	object := "stream " + want.Name
 	have, err := p.js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		p.changes = append(p.changes, Change{Object: object})
+		p.changes = append(p.changes, Change{Object: object, Vital: true})
 		if p.dry {
 			return nil
 		}
@@ -120,7 +124,7 @@ func (p *provisioner) consumer(ctx context.Context, want consumer) error {
 	have, err := p.js.Consumer(ctx, want.stream, want.config.Durable)
 	missing := errors.Is(err, jetstream.ErrConsumerNotFound) || p.dry && errors.Is(err, jetstream.ErrStreamNotFound)
 	if missing {
-		p.changes = append(p.changes, Change{Object: object})
+		p.changes = append(p.changes, Change{Object: object, Vital: true})
 		if p.dry {
 			return nil
 		}
@@ -154,7 +158,7 @@ func (p *provisioner) judge(object string, have, want []field) []Change {
 		if h.text() == w.text() {
 			continue
 		}
-		c := Change{Object: object, Field: h.name, Have: h.text(), Want: w.text()}
+		c := Change{Object: object, Field: h.name, Have: h.text(), Want: w.text(), Vital: h.vital}
 		switch {
 		case h.fixed:
 			c.Held = "it cannot be changed; remove the object, or keep it"
@@ -184,6 +188,7 @@ func smaller(a, b int64) bool {
 type field struct {
 	name  string
 	fixed bool   // the broker does not change it, or not back
+	vital bool   // as Change.Vital
 	size  *int64 // set for limits
 	text  func() string
 	set   func(field)
@@ -212,42 +217,58 @@ func limit[T ~int64 | ~int32 | ~int](name string, p *T) field {
 	return f
 }
 
+// vital marks fields without which the fleet does not work.
+func vital(all ...field) []field {
+	for i := range all {
+		all[i].vital = true
+	}
+	return all
+}
+
 // streamFields lists the settings of a stream that are provisioned; others are
 // the operator's.
 func streamFields(c *jetstream.StreamConfig) []field {
 	slices.Sort(c.Subjects)
-	return []field{
+	return append(vital(
 		setting("subjects", false, &c.Subjects),
 		setting("retention", true, &c.Retention),
 		setting("storage", true, &c.Storage),
 		setting("discard", false, &c.Discard),
-		setting("duplicate window", false, &c.Duplicates),
 		setting("maximum age", false, &c.MaxAge),
-		limit("replicas", &c.Replicas),
-		limit("maximum messages", &c.MaxMsgs),
-		limit("maximum bytes", &c.MaxBytes),
-		limit("maximum message size", &c.MaxMsgSize),
-		limit("maximum messages per subject", &c.MaxMsgsPerSubject),
+		setting("no acknowledgement", false, &c.NoAck),
+		setting("sealed", true, &c.Sealed),
+		setting("persist mode", true, &c.PersistMode),
 		setting("direct get", false, &c.AllowDirect),
 		setting("atomic publish", false, &c.AllowAtomicPublish),
 		setting("message TTL", false, &c.AllowMsgTTL),
 		setting("message schedules", false, &c.AllowMsgSchedules),
+		limit("maximum messages per subject", &c.MaxMsgsPerSubject),
+	),
+		setting("duplicate window", false, &c.Duplicates),
+		limit("replicas", &c.Replicas),
+		limit("maximum messages", &c.MaxMsgs),
+		limit("maximum bytes", &c.MaxBytes),
+		limit("maximum message size", &c.MaxMsgSize),
 		setting("deny purge", true, &c.DenyPurge),
 		setting("deny delete", true, &c.DenyDelete),
-	}
+	)
 }
 
 func consumerFields(c *jetstream.ConsumerConfig) []field {
-	return []field{
+	return append(vital(
 		setting("filter", false, &c.FilterSubject),
+		setting("filters", false, &c.FilterSubjects),
 		setting("ack policy", true, &c.AckPolicy),
 		setting("deliver policy", true, &c.DeliverPolicy),
-		setting("ack wait", false, &c.AckWait),
 		setting("maximum deliveries", false, &c.MaxDeliver),
+		setting("headers only", false, &c.HeadersOnly),
+		setting("inactive threshold", false, &c.InactiveThreshold),
+	),
+		setting("ack wait", false, &c.AckWait),
 		setting("maximum unacknowledged", false, &c.MaxAckPending),
 		setting("maximum waiting", true, &c.MaxWaiting),
 		setting("back-off", false, &c.BackOff),
-	}
+	)
 }
 
 // newID is a random id that is legal in run ids and easy to read out.

@@ -71,6 +71,7 @@ type changeRow struct {
 	Have   string `json:"have,omitempty"`
 	Want   string `json:"want,omitempty"`
 	Held   string `json:"held,omitempty"` // why it is not made
+	Vital  bool   `json:"vital"`          // the fleet does not work with what is there
 }
 
 func (a *app) provision(ctx context.Context, t natsqueue.Topology, dry bool) error {

@@ -44,7 +44,7 @@ func (f *Fold) turn(e *Event, body json.RawMessage) error {
 	case EventFailure:
 		return f.failure(e)
 	}
-	if e.Kind.Commands() {
+	if e.Kind.IsCommand() {
 		return f.command(e, body)
 	}
 	f.replace(e.Effect, f.queue) // due, queue

@@ -190,7 +190,7 @@ func TestFields(t *testing.T) {
 	var b strings.Builder
 	for _, v := range []any{
 		sm.Record{}, sm.Event{}, sm.Frame{}, sm.Pending{}, sm.Entry{}, sm.Signal{}, sm.LogRef{}, sm.Cause{}, sm.Letter{},
-		sm.Tombstone{}, sm.Chunk{}, sm.BlobRef{},
+		sm.Tombstone{}, sm.Chunk{}, sm.BlobRef{}, sm.Command{},
 	} {
 		tp := reflect.TypeOf(v)
 		b.WriteString(strings.ToLower(tp.Name()) + ":")

@@ -12,7 +12,7 @@ import (
 // or nothing. The error is one line for people.
 func ParseCommand(kind EventKind, body []byte) (Command, error) {
 	var c Command
-	if !kind.Commands() {
+	if !kind.IsCommand() {
 		return c, fmt.Errorf("no command is called %q", trim(string(kind), 64))
 	}
 	if err := unmarshalStrict(body, &c); err != nil {
@@ -25,7 +25,7 @@ func ParseCommand(kind EventKind, body []byte) (Command, error) {
 func (c Command) Check(kind EventKind) error {
 	var err error
 	switch {
-	case !kind.Commands():
+	case !kind.IsCommand():
 		err = fmt.Errorf("no command is called %q", trim(string(kind), 64))
 	case c.Effect != "" && kind != EventRedrive:
 		err = errors.New("effect is for a redrive only")
@@ -50,8 +50,8 @@ func (c Command) within() error {
 	return within("effect", len(c.Effect), MaxID)
 }
 
-// Commands reports whether events of this kind are commands of a person.
-func (k EventKind) Commands() bool {
+// IsCommand reports whether events of this kind are commands of a person.
+func (k EventKind) IsCommand() bool {
 	return k == EventCancel || k == EventPause || k == EventResume || k == EventRedrive
 }
 

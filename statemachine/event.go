@@ -62,7 +62,7 @@ func (f *Fold) refuse(e *Event) (Outcome, bool) {
 	if len(f.rec.Frames) == 0 && f.from == nil {
 		return Unknown, true
 	}
-	if e.Kind == EventSignal || e.Kind.Commands() {
+	if e.Kind == EventSignal || e.Kind.IsCommand() {
 		switch {
 		case slices.Contains(f.rec.Applied, e.ID):
 			return Duplicate, true

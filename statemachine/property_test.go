@@ -22,6 +22,7 @@ func drawEvents(t *rapid.T, from *sm.Stored) []sm.Event {
 		e := sm.Event{At: t1.Add(time.Duration(len(events)) * time.Millisecond)}
 		e.Kind = rapid.SampledFrom([]sm.EventKind{
 			sm.EventSignal, sm.EventSignal, sm.EventResult, sm.EventFailure, sm.EventDue, sm.EventQueue, sm.EventStart,
+			sm.EventPause, sm.EventPause, sm.EventResume, sm.EventResume, sm.EventRedrive, sm.EventCancel,
 		}).Draw(t, "kind")
 		if len(from.Pending) > 0 {
 			e.Effect, e.Try = from.Pending[0].ID, from.Pending[0].Try+rapid.IntRange(-1, 1).Draw(t, "try")
@@ -39,6 +40,11 @@ func drawEvents(t *rapid.T, from *sm.Stored) []sm.Event {
 				e.RetryAt = &t3
 			}
 			e.Free = rapid.Bool().Draw(t, "free")
+		case sm.EventCancel, sm.EventPause, sm.EventResume, sm.EventRedrive:
+			e.ID = sm.CommandEventID(fmt.Sprint(rapid.IntRange(0, 20).Draw(t, "id")))
+			if e.Kind == sm.EventCancel && rapid.IntRange(0, 3).Draw(t, "really") > 0 {
+				e.Kind = sm.EventPause
+			}
 		case sm.EventDue:
 			e.At = rapid.SampledFrom([]time.Time{t1, t3}).Draw(t, "at")
 		}
@@ -162,9 +168,31 @@ func checkChain(t *rapid.T, prev, next *sm.Stored) {
 	if next.To != next.Frames[0].State || next.Status.Ended() && len(next.Pending) > 0 {
 		t.Fatalf("state %s, frame %+v, %d pending", next.To, next.Frames[0], len(next.Pending))
 	}
+	ends := slices.IndexFunc(next.Outbox, func(e sm.Entry) bool { return e.Kind == sm.EntryFinished }) >= 0
+	if ends != next.Status.Ended() || next.Status == sm.StatusRunning && next.Cause != nil {
+		t.Fatalf("status %s, cause %+v, outbox %+v", next.Status, next.Cause, next.Outbox)
+	}
 	for _, p := range next.Pending {
 		if (p.Place == sm.Inline) != (p.Wake != "") || (p.Place == sm.Retry) != (p.RetryAt != nil) {
 			t.Fatalf("pending %+v: a wake is for inline effects, a time for those that wait", p)
 		}
+		startable := p.Place == sm.Inline || p.Place == sm.Queued
+		if next.Status == sm.StatusPaused && startable || next.Status != sm.StatusPaused && p.Place == sm.Held {
+			t.Fatalf("the run is %s, and an effect %s", next.Status, p.Place)
+		}
+		if p.Place == sm.Parked && next.Status == sm.StatusRunning || p.Place == sm.Queued && p.Rev == next.Rev && !told(next, p.ID) {
+			t.Fatalf("pending %+v of a run that is %s, outbox %+v", p, next.Status, next.Outbox)
+		}
 	}
+}
+
+// told reports whether a record sends the message of an effect, once.
+func told(r *sm.Stored, effect string) bool {
+	n := 0
+	for _, e := range r.Outbox {
+		if e.Kind == sm.EntryEffect && e.ID == effect {
+			n++
+		}
+	}
+	return n == 1
 }

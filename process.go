@@ -61,6 +61,7 @@ type Process struct {
 	catalog  *statemachine.Catalog
 	log      *slog.Logger
 	registry *prometheus.Registry
+	observed *observed
 	ready    *ops.Ready
 	ops      *ops.Server
 	servers  *embedded.Servers // nil in real mode
@@ -98,6 +99,7 @@ func Open(ctx context.Context, cfg Config, catalog *statemachine.Catalog, opts .
 	}
 	p := &Process{cfg: cfg, opts: o, catalog: catalog, log: o.logger, registry: prometheus.NewRegistry(), ready: ops.NewReady(), up: make(chan struct{})}
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), p.ready.Metric())
+	p.observed = newObserved(p.registry)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.Close())
@@ -117,7 +119,7 @@ func Open(ctx context.Context, cfg Config, catalog *statemachine.Catalog, opts .
 		p.closers = append(p.closers, closer{"embedded servers", func() error { p.servers.Stop(); return nil }})
 	}
 	if cfg.HTTP.Addr != "" {
-		p.ops, err = ops.Listen(ops.Options{Addr: cfg.HTTP.Addr, AnyPort: onLoopback(cfg.HTTP.Addr), Pprof: cfg.HTTP.Pprof, Ready: p.ready, Gatherer: p.registry, Logger: p.log})
+		p.ops, err = ops.Listen(ops.Options{Addr: cfg.HTTP.Addr, AnyPort: onLoopback(cfg.HTTP.Addr), Pprof: cfg.HTTP.Pprof, Ready: p.ready, Gatherer: p.registry, Served: p.observed.served("ops"), Logger: p.log})
 		if err != nil {
 			return nil, err
 		}
@@ -183,8 +185,8 @@ func (p *Process) Run(ctx context.Context) (err error) {
 		a := archive.New(archive.Config{After: p.cfg.Retention.History, Build: Build(), By: p.id, Logger: p.log.With(logkey.Component, "archive")}, p.queue.Archive())
 		duties.Go(func() { _ = a.Run(ctx) })
 	}
-	p.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "pawl_redis_odd_total", Help: "What was found in Redis in place of a run's copy, and was none."},
-		func() float64 { return float64(p.store.Odd()) }))
+	fleet := p.fleetGauges()
+	duties.Go(func() { _ = fleet.Run(ctx) })
 	if before := p.store.Before(); before != "" && before != p.incarnation {
 		duties.Go(func() { p.clear(ctx, before) })
 	}
@@ -232,6 +234,7 @@ func (p *Process) connect(ctx context.Context) (*worker.Worker, error) {
 	if err := p.connectRedis(ctx, p.incarnation); err != nil {
 		return nil, err
 	}
+	p.observeStores()
 	if p.id, err = workerID(); err != nil {
 		return nil, err
 	}
@@ -267,7 +270,8 @@ func (p *Process) connectNATS(ctx context.Context) (err error) {
 	}
 	group := map[config.Switch]natsqueue.Group{config.Auto: natsqueue.GroupAuto, config.On: natsqueue.GroupAlways, config.Off: natsqueue.GroupNever}[c.GroupCommit]
 	err = p.await(ctx, "nats", func(ctx context.Context) error {
-		q, err := natsqueue.Open(ctx, p.nc, natsqueue.Options{Prefix: p.cfg.Prefix, Group: group, SyncAlways: p.servers != nil, LedgerTTL: p.cfg.Retention.Ledger, Logger: p.log})
+		q, err := natsqueue.Open(ctx, p.nc, natsqueue.Options{Prefix: p.cfg.Prefix, Group: group, SyncAlways: p.servers != nil, LedgerTTL: p.cfg.Retention.Ledger, Logger: p.log,
+			Landed: p.observed.landed, Gathered: p.observed.gather})
 		if err != nil {
 			return fmt.Errorf("nats at %s: %w", redacted(cc.URL), err)
 		}

@@ -20,7 +20,7 @@ func (p *Process) serve(ctx context.Context, w *worker.Worker) {
 	}
 	server := api.NewServer(answers, api.ServerOptions{Authorise: p.opts.authorise, Logger: p.log.With(logkey.Component, "api")})
 	service := natsapi.New(p.nc, server, natsapi.Config{
-		Prefix: p.cfg.Prefix, Worker: p.id, Build: Build(), Logger: p.log.With(logkey.Component, "api"),
+		Prefix: p.cfg.Prefix, Worker: p.id, Build: Build(), Logger: p.log.With(logkey.Component, "api"), Done: p.observed.api,
 		Stats: func() api.WorkerStats {
 			s := w.Stats()
 			return api.WorkerStats{Ready: p.ready.OK(), Held: s.Held, Handlers: s.Handlers, Lanes: s.Lanes}

@@ -295,6 +295,7 @@ type Stream struct {
 	MaxBytes    int64            `json:"max_bytes"`
 	FirstSeq    uint64           `json:"first_seq"`
 	LastSeq     uint64           `json:"last_seq"`
+	FirstTime   time.Time        `json:"first_time,omitzero"` // of the oldest message
 	Replicas    int              `json:"replicas"`
 	Leader      string           `json:"leader,omitempty"`  // of a cluster's stream; empty while there is none
 	Lagging     []string         `json:"lagging,omitempty"` // replicas that are offline or behind

@@ -2,91 +2,66 @@ package natsqueue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pawlrun/pawl/api"
 )
 
 // Backlog is what waits in the streams of a fleet.
 type Backlog struct {
-	Streams   []StreamState
-	Consumers []ConsumerState
-	Letters   map[string]int // in DLQ, by kind
+	Streams []api.Stream             // those that are not missing
+	Oldest  map[string]time.Duration // age of the oldest message that is not acked, by consumer; 0 if there is none
+	Letters map[string]int           // letters in DLQ, by kind: the stream has an index of them, too
 }
 
-// StreamState is how full a stream is.
-type StreamState struct {
-	Name        string // without the prefix
-	Messages    uint64
-	Bytes       uint64
-	MaxMessages int64 // 0: no limit
-	MaxBytes    int64 // 0: no limit
-}
-
-// ConsumerState is what a consumer has before it.
-type ConsumerState struct {
-	Name        string
-	Pending     int           // messages that nobody was given yet
-	InFlight    int           // messages given to a worker and not acked
-	Redelivered int           // of those: given before
-	Oldest      time.Duration // age of the oldest message that is not acked; 0 if there is none
+// Name is the name of one of the fleet's streams without the prefix.
+func (q *Queue) Name(stream string) string {
+	return strings.TrimPrefix(stream, q.link.subj.stream(""))
 }
 
 // Backlog looks at all streams and their consumers: some twenty requests,
 // none of which reads more than one small message.
 func (q *Queue) Backlog(ctx context.Context) (Backlog, error) {
-	b := Backlog{Letters: map[string]int{}}
+	b := Backlog{Oldest: map[string]time.Duration{}, Letters: map[string]int{}}
 	for _, name := range streamNames {
-		if err := q.link.backlog(ctx, name, &b); err != nil {
-			return Backlog{}, fmt.Errorf("look at stream %s: %w", q.link.subj.stream(name), err)
+		s, err := q.link.stream(ctx, name)
+		if err != nil {
+			return Backlog{}, err
 		}
-	}
-	return b, nil
-}
-
-func (l *link) backlog(ctx context.Context, name string, b *Backlog) error {
-	s, err := l.js.Stream(ctx, l.subj.stream(name))
-	if err != nil {
-		return err
-	}
-	info := s.CachedInfo()
-	b.Streams = append(b.Streams, StreamState{
-		Name: name, Messages: info.State.Msgs, Bytes: info.State.Bytes,
-		MaxMessages: max(info.Config.MaxMsgs, 0), MaxBytes: max(info.Config.MaxBytes, 0),
-	})
-	switch name {
-	case streamDLQ: // holds the index of letters, too
-		return l.countLetters(ctx, s, b)
-	case streamStart, streamSignal, streamEvents, streamEffects, streamTimers:
-	default:
-		return nil // has readers, but no queue
-	}
-	consumers := s.ListConsumers(ctx)
-	for c := range consumers.Info() {
-		state := ConsumerState{Name: c.Name, Pending: int(c.NumPending), InFlight: c.NumAckPending, Redelivered: c.NumRedelivered}
-		if state.Pending+state.InFlight > 0 {
-			if state.Oldest, err = l.oldest(ctx, name, info, c); err != nil {
-				return err
+		if s.Missing {
+			continue
+		}
+		b.Streams = append(b.Streams, *s)
+		for _, c := range s.Consumers {
+			if b.Oldest[c.Name], err = q.link.oldest(ctx, name, s, c); err != nil {
+				return Backlog{}, fmt.Errorf("oldest message of consumer %s: %w", c.Name, err)
 			}
 		}
-		b.Consumers = append(b.Consumers, state)
 	}
-	return consumers.Err()
+	return b, q.link.countLetters(ctx, b.Letters)
 }
 
-// oldest is the age of the oldest message of a consumer. Starts and signals
-// may be large, and are alone in their stream: its state has the time.
-func (l *link) oldest(ctx context.Context, name string, info *jetstream.StreamInfo, c *jetstream.ConsumerInfo) (time.Duration, error) {
-	at := info.State.FirstTime
+// oldest is the age of the oldest message of a consumer: of a work queue, the
+// first that is still there. Where a consumer is alone on its stream, whose
+// messages may be large, the stream's state has the time.
+func (l *link) oldest(ctx context.Context, name string, s *api.Stream, c api.StreamConsumer) (time.Duration, error) {
+	if c.Lag == 0 && c.InHand == 0 || s.Messages == 0 {
+		return 0, nil
+	}
+	at, filter := s.FirstTime, ""
 	switch name {
-	case streamStart, streamSignal:
-		if info.State.Msgs == 0 { // it came since
-			return 0, nil
-		}
-	default:
-		m, err := l.lead(ctx, name, map[string]any{"next_by_subj": c.Config.FilterSubject, "seq": c.AckFloor.Stream + 1})
+	case streamEffects:
+		filter = l.subj.effects(strings.TrimPrefix(c.Name, consumerEffect))
+	case streamTimers:
+		filter = l.subj.dues()
+	}
+	if filter != "" {
+		m, err := l.lead(ctx, name, map[string]any{"next_by_subj": filter, "seq": s.FirstSeq})
 		if err != nil || m == nil { // acked since
 			return 0, err
 		}
@@ -95,14 +70,22 @@ func (l *link) oldest(ctx context.Context, name string, info *jetstream.StreamIn
 	return max(time.Since(at), 0), nil
 }
 
-func (l *link) countLetters(ctx context.Context, s jetstream.Stream, b *Backlog) error {
-	info, err := s.Info(ctx, jetstream.WithSubjectFilter(l.subj.prefix+".dlq.>"))
+func (l *link) countLetters(ctx context.Context, to map[string]int) error {
+	stream := l.subj.stream(streamDLQ)
+	s, err := l.js.Stream(ctx, stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	}
 	if err != nil {
-		return err
+		return unavailable("count the letters in "+stream, err)
+	}
+	info, err := s.Info(ctx, jetstream.WithSubjectFilter(l.subj.letters()))
+	if err != nil {
+		return unavailable("count the letters in "+stream, err)
 	}
 	for subject, n := range info.State.Subjects {
 		if t := l.subj.tokens(subject); len(t) == 3 {
-			b.Letters[strings.Clone(t[1])] += int(n)
+			to[t[1]] += int(n)
 		}
 	}
 	return nil

@@ -75,7 +75,7 @@ func (l *link) stream(ctx context.Context, name string) (*api.Stream, error) {
 	out := &api.Stream{
 		Name: name, Messages: info.State.Msgs, Bytes: info.State.Bytes,
 		MaxMessages: info.Config.MaxMsgs, MaxBytes: info.Config.MaxBytes,
-		FirstSeq: info.State.FirstSeq, LastSeq: info.State.LastSeq, Replicas: info.Config.Replicas,
+		FirstSeq: info.State.FirstSeq, LastSeq: info.State.LastSeq, FirstTime: info.State.FirstTime, Replicas: info.Config.Replicas,
 	}
 	if c := info.Cluster; c != nil {
 		out.Leader = c.Leader

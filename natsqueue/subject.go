@@ -136,6 +136,14 @@ func (s subjects) finished(machine string) string {
 	return s.prefix + ".finished." + machine
 }
 
+// letters are the subjects of all letters.
+func (s subjects) letters() string { return s.prefix + ".dlq.*.*" }
+
+// effects are the subjects of the effects of a type, by its token, and dues
+// those of the timers that have fired.
+func (s subjects) effects(token string) string { return s.prefix + ".effect." + token + ".*.*.*" }
+func (s subjects) dues() string                { return s.prefix + ".due.>" }
+
 // letterIndex is the subject of a letter's entry in the index of all letters
 // that ever were, by the hash of its id.
 func (s subjects) letterIndex(hash string) string { return s.prefix + ".letter." + hash }

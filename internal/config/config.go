@@ -14,7 +14,9 @@ package config
 import (
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"time"
+	"unicode"
 )
 
 // Config is everything a process of the fleet is told from outside.
@@ -26,6 +28,7 @@ type Config struct {
 	Redis     Redis     `yaml:"redis"`
 	HTTP      HTTP      `yaml:"http"`
 	API       API       `yaml:"api"`
+	Metrics   Metrics   `yaml:"metrics"`
 	Worker    Worker    `yaml:"worker"`
 	Retry     Retry     `yaml:"retry"`
 	Limits    Limits    `yaml:"limits"`
@@ -94,8 +97,28 @@ const (
 
 // HTTP serves /livez, /readyz and /metrics.
 type HTTP struct {
-	Addr  string `yaml:"addr"`  // empty: nowhere
-	Pprof bool   `yaml:"pprof"` // also /debug/pprof
+	Addr   string     `yaml:"addr"`  // empty: nowhere
+	Pprof  bool       `yaml:"pprof"` // also /debug/pprof
+	Starts HTTPStarts `yaml:"starts"`
+}
+
+// HTTPStarts takes starts and signals over HTTP, on an address of its own.
+type HTTPStarts struct {
+	Addr      string        `yaml:"addr"` // empty: nowhere
+	Token     Secret        `yaml:"token" secret:"token_file"`
+	TokenFile string        `yaml:"token_file"` // one token a line
+	InFlight  int           `yaml:"in_flight"`  // requests at once
+	Timeout   time.Duration `yaml:"timeout"`    // of storing one
+}
+
+// Tokens are the tokens that are taken: several, while one replaces another.
+func (h *HTTPStarts) Tokens() []string {
+	return strings.FieldsFunc(h.Token.Reveal(), func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+}
+
+// Metrics says how the gauges of the whole fleet are made.
+type Metrics struct {
+	Every time.Duration `yaml:"every"` // between two snapshots, at least
 }
 
 // API is the control API, over NATS.
@@ -204,8 +227,12 @@ func defaults() Config {
 			GroupCommit: Auto,
 		},
 		Redis: Redis{Listen: "127.0.0.1:6380"},
-		HTTP:  HTTP{Addr: "127.0.0.1:8080"},
-		API:   API{Enabled: true},
+		HTTP: HTTP{
+			Addr:   "127.0.0.1:8080",
+			Starts: HTTPStarts{InFlight: 64, Timeout: 5 * time.Second},
+		},
+		API:     API{Enabled: true},
+		Metrics: Metrics{Every: 15 * time.Second},
 		Worker: Worker{
 			Lanes:         2,
 			Batch:         256,

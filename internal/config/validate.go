@@ -27,6 +27,8 @@ func (c *Config) validate(f *faults) {
 	if c.HTTP.Addr != "" {
 		address(f, "http.addr", c.HTTP.Addr)
 	}
+	c.HTTP.Starts.validate(f)
+	lasting(f, "metrics.every", c.Metrics.Every, time.Second, 10*time.Minute)
 	c.Worker.validate(f)
 	c.Retry.validate(f)
 	c.Limits.validate(f)
@@ -80,6 +82,23 @@ func (r *Redis) validate(f *faults) {
 
 func (t *TLS) validate(f *faults, path string) {
 	f.check((t.CertFile == "") == (t.KeyFile == ""), path+".cert_file", "a certificate needs its key: give both cert_file and key_file, or neither")
+}
+
+// shortestToken is how short a token may be: one that is guessed starts runs.
+const shortestToken = 16
+
+func (h *HTTPStarts) validate(f *faults) {
+	between(f, "http.starts.in_flight", h.InFlight, 1, 1000)
+	lasting(f, "http.starts.timeout", h.Timeout, 100*time.Millisecond, time.Minute)
+	if h.Addr == "" {
+		return
+	}
+	address(f, "http.starts.addr", h.Addr)
+	tokens := h.Tokens()
+	f.check(len(tokens) > 0, "http.starts.addr", "is set, but there is no token: name a file in http.starts.token_file, or set PAWL_HTTP_STARTS_TOKEN")
+	for _, t := range tokens {
+		f.check(len(t) >= shortestToken, "http.starts.token_file", "holds a token of %d letters: at least %d are needed", len(t), shortestToken)
+	}
 }
 
 func (w *Worker) validate(f *faults) {

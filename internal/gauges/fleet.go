@@ -19,8 +19,8 @@ type Stream struct {
 	Name        string
 	Messages    uint64
 	Bytes       uint64
-	MaxMessages int64 // 0: no limit
-	MaxBytes    int64 // 0: no limit
+	MaxMessages int64 // ≤ 0: no limit
+	MaxBytes    int64 // ≤ 0: no limit
 }
 
 // Consumer is what waits for a consumer.

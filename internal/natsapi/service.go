@@ -28,6 +28,9 @@ type Config struct {
 	Build  string // its code
 	Stats  func() api.WorkerStats
 	Logger *slog.Logger // default: discards
+	// Done is told of each request: what was asked, "ok" or the class of the
+	// error, and how long it took. Default: nobody.
+	Done func(verb, outcome string, took time.Duration)
 }
 
 // Service answers the requests that come over a connection.
@@ -48,6 +51,9 @@ func New(nc *nats.Conn, server *api.Server, cfg Config) *Service {
 	}
 	if cfg.Stats == nil {
 		cfg.Stats = func() api.WorkerStats { return api.WorkerStats{} }
+	}
+	if cfg.Done == nil {
+		cfg.Done = func(string, string, time.Duration) {}
 	}
 	return &Service{cfg: cfg, nc: nc, server: server}
 }
@@ -137,7 +143,9 @@ func (s *Service) handler(v api.Verb, verified bool) micro.HandlerFunc {
 
 // answer answers a request. Whoever asked may be gone: that is no error.
 func (s *Service) answer(c api.Caller, v api.Verb, body []byte, reply string) {
+	began := time.Now()
 	answer, err := s.server.Do(context.Background(), c, v, body)
+	s.cfg.Done(string(v), outcome(err), time.Since(began))
 	if reply == "" {
 		return // it was carried out, for somebody who does not want to know
 	}
@@ -155,6 +163,19 @@ func (s *Service) answer(c api.Caller, v api.Verb, body []byte, reply string) {
 	}
 	if err := s.nc.PublishMsg(m); err != nil {
 		s.cfg.Logger.Warn("control API: could not answer", logkey.Name, string(v), logkey.Error, err)
+	}
+}
+
+// outcome is an error in one word, of a few: the class of a start's letter is
+// as many words as handlers know.
+func outcome(err error) string {
+	switch e := api.ErrorOf(err); {
+	case err == nil:
+		return "ok"
+	case e.Code == 422:
+		return "refused"
+	default:
+		return e.Class
 	}
 }
 

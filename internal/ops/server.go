@@ -37,7 +37,10 @@ type Options struct {
 	Pprof    bool                // serve /debug/pprof
 	Ready    *Ready              // shared with whoever sets the checks
 	Gatherer prometheus.Gatherer // nil serves no /metrics
-	Logger   *slog.Logger        // nil drops what the server says
+	// Served is told of each request: the pattern that served it, "" if none
+	// did, and the code. May be nil.
+	Served func(path string, code int)
+	Logger *slog.Logger // nil drops what the server says
 }
 
 // Server answers over HTTP.
@@ -76,7 +79,7 @@ func Listen(c Options) (*Server, error) {
 		return nil, err
 	}
 	return &Server{listener: l, http: &http.Server{
-		Handler:           handler(c),
+		Handler:           counted(handler(c), c.Served),
 		ReadHeaderTimeout: readTimeout,
 		ReadTimeout:       readTimeout,
 		IdleTimeout:       idleTimeout,
@@ -115,7 +118,7 @@ func (s *Server) Close() error {
 	return nil
 }
 
-func handler(c Options) http.Handler {
+func handler(c Options) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "alive\n") })
 	mux.HandleFunc("GET /readyz", c.Ready.serve)
@@ -134,6 +137,37 @@ func handler(c Options) http.Handler {
 	}
 	return mux
 }
+
+// counted tells served of each request that h was given.
+func counted(h *http.ServeMux, served func(string, int)) http.Handler {
+	if served == nil {
+		return h
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		c := &coded{ResponseWriter: w, code: http.StatusOK}
+		h.ServeHTTP(c, req)
+		_, path, ok := strings.Cut(req.Pattern, " ")
+		if !ok {
+			path = req.Pattern
+		}
+		served(path, c.code)
+	})
+}
+
+// coded remembers the code of an answer.
+type coded struct {
+	http.ResponseWriter
+	code int
+}
+
+// WriteHeader notes the code.
+func (c *coded) WriteHeader(code int) {
+	c.code = code
+	c.ResponseWriter.WriteHeader(code)
+}
+
+// Unwrap lets a profile be flushed and its deadlines be set.
+func (c *coded) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
 func (r *Ready) serve(w http.ResponseWriter, req *http.Request) {
 	s := r.status()

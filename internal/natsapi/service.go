@@ -169,14 +169,13 @@ func (s *Service) answer(c api.Caller, v api.Verb, body []byte, reply string) {
 // outcome is an error in one word, of a few: the class of a start's letter is
 // as many words as handlers know.
 func outcome(err error) string {
-	switch e := api.ErrorOf(err); {
-	case err == nil:
+	if err == nil {
 		return "ok"
-	case e.Code == 422:
-		return "refused"
-	default:
+	}
+	if e := api.ErrorOf(err); e.Code != 422 {
 		return e.Class
 	}
+	return "refused"
 }
 
 // mostLine is how much of an error its header has.

@@ -217,7 +217,7 @@ func (s *Server) command(v Verb) func(context.Context, Caller, *CommandRequest) 
 		if c.Verified {
 			by = c.User
 		}
-		told, err := s.tell(ctx, timeout, q.ID, name, commandEventID(q.RequestID), func(ctx context.Context) error {
+		told, err := s.tell(ctx, timeout, q.ID, name, statemachine.CommandEventID(q.RequestID), func(ctx context.Context) error {
 			return s.answers.Sender.Command(ctx, Command{
 				Run: q.ID, Kind: kind, ID: q.RequestID, Command: statemachine.Command{By: by, Reason: q.Reason, Effect: q.Effect},
 			})
@@ -295,6 +295,3 @@ func (f *faults) id(what string, id *string) {
 
 // made is an id that nobody else has.
 func made() string { return strings.ToLower(rand.Text()) }
-
-// commandEventID is the id of the event of a command.
-func commandEventID(request string) string { return "cmd:" + request }

@@ -13,12 +13,11 @@ import (
 
 	"github.com/pawlrun/pawl/api"
 	"github.com/pawlrun/pawl/queue"
-	"github.com/pawlrun/pawl/worker"
 )
 
 // Sender tells the fleet something from outside: starts, signals and commands.
 // What it sends has the sender's own id, so it may be sent again. Errors wrap
-// worker.ErrTooLarge, ErrMissing or worker.ErrUnavailable (a full stream, no
+// api.ErrTooLarge, ErrMissing or worker.ErrUnavailable (a full stream, no
 // permission, no answer); others are about what was to be sent.
 type Sender struct{ *link }
 
@@ -83,7 +82,7 @@ func (s *Sender) tell(ctx context.Context, what, stream string, m *nats.Msg) (ui
 	case err == nil:
 		return a.seq, nil
 	case a.verdict == tooLarge:
-		return 0, fmt.Errorf("%s: %w: %d bytes: %w", what, worker.ErrTooLarge, len(m.Data), a.why)
+		return 0, fmt.Errorf("%s: %w: %d bytes: %w", what, api.ErrTooLarge, len(m.Data), a.why)
 	case a.verdict == noRoom:
 		return 0, fmt.Errorf("%s: %s is full: %w", what, name, err)
 	default:

@@ -1,6 +1,7 @@
 package natsqueue
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,14 +35,17 @@ func (p *Publisher) finished(item outbox.Item) (*nats.Msg, error) {
 	if r == nil || !r.Status.Ended() {
 		return nil, errors.New("the run has not ended")
 	}
-	body, err := json.Marshal(finished{
+	var body bytes.Buffer
+	enc := json.NewEncoder(&body)
+	enc.SetEscapeHTML(false) // data stays as it is in the record
+	err := enc.Encode(finished{
 		Run: r.Run, Machine: r.Machine, Version: r.Version, Status: r.Status, State: r.To, Revision: r.Rev,
 		Data: r.Data, Error: r.Cause, Started: r.Started, Ended: r.At,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("the end of the run: %w", err)
 	}
-	return &nats.Msg{Subject: p.subj.finished(r.Machine), Data: body, Header: nats.Header{
+	return &nats.Msg{Subject: p.subj.finished(r.Machine), Data: bytes.TrimSuffix(body.Bytes(), []byte{'\n'}), Header: nats.Header{
 		headerRun: {headerValue(r.Run)}, headerMsgID: {r.Txid},
 	}}, nil
 }

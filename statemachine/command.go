@@ -26,7 +26,7 @@ func (c Command) Check(kind EventKind) error {
 	var err error
 	switch {
 	case !kind.IsCommand():
-		err = fmt.Errorf("no command is called %q", trim(string(kind), 64))
+		return fmt.Errorf("no command is called %q", trim(string(kind), 64))
 	case c.Effect != "" && kind != EventRedrive:
 		err = errors.New("effect is for a redrive only")
 	case !utf8.ValidString(c.By + c.Reason + c.Effect):
@@ -35,7 +35,7 @@ func (c Command) Check(kind EventKind) error {
 		err = c.within()
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", trim(string(kind), 64), err)
+		return fmt.Errorf("%s: %w", kind, err)
 	}
 	return nil
 }

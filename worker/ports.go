@@ -15,8 +15,8 @@ import (
 // Errors of the ports. Everything else is infrastructure trouble, too: it
 // spends nothing, and the worker tries again.
 var (
-	// ErrTooLarge is a message that can never be stored.
-	ErrTooLarge = errors.New("too large for the stream")
+	// ErrTooLarge is an append that can never be stored.
+	ErrTooLarge = errors.New("record too large for the stream")
 	// ErrUnavailable is "no space", "not permitted", "no quorum", "not
 	// connected": the worker stops pulling and is not ready.
 	ErrUnavailable = errors.New("unavailable")

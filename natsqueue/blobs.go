@@ -182,8 +182,8 @@ func (l *link) getBlob(ctx context.Context, owner, hash string) ([]byte, error) 
 	if err != nil {
 		return nil, err
 	}
-	chunks, err1 := strconv.Atoi(head.header.Get(headerChunks))
-	size, err2 := strconv.Atoi(head.header.Get(headerSize))
+	chunks, err1 := strconv.Atoi(head.headers().Get(headerChunks))
+	size, err2 := strconv.Atoi(head.headers().Get(headerSize))
 	if err := errors.Join(err1, err2); err != nil || size < 0 || size > mostBlob {
 		return nil, fmt.Errorf("blob %s has no size: %w", hash, err)
 	}
@@ -196,7 +196,7 @@ func (l *link) getBlob(ctx context.Context, owner, hash string) ([]byte, error) 
 		}
 		data = append(data, c.data...)
 	}
-	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != head.header.Get(headerSum) {
+	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != head.headers().Get(headerSum) {
 		return nil, fmt.Errorf("blob %s is damaged: its %d bytes are not the %d that were put", hash, len(data), size)
 	}
 	return data, nil

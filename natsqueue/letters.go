@@ -247,7 +247,7 @@ func (b *Letters) Remove(ctx context.Context, seq uint64) error {
 	if err := s.DeleteMsg(ctx, seq); err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
 		return unavailable(fmt.Sprintf("remove letter %d", seq), err)
 	}
-	hash := m.header.Get(dlqHash)
+	hash := m.headers().Get(dlqHash)
 	if !opaqueRE.MatchString(hash) {
 		return nil // somebody else's: it has none
 	}
@@ -259,7 +259,7 @@ func (b *Letters) Remove(ctx context.Context, seq uint64) error {
 
 // parse turns a message into the letter it was made of.
 func (b *Letters) parse(ctx context.Context, m *raw) (deadletter.Letter, error) {
-	p := letterParser{header: m.header}
+	p := letterParser{header: m.headers()}
 	d := deadletter.Letter{
 		ID:       p.text(dlqID),
 		Seq:      m.seq,
@@ -288,15 +288,15 @@ func (b *Letters) parse(ctx context.Context, m *raw) (deadletter.Letter, error) 
 	if len(p.errs) > 0 {
 		return d, fmt.Errorf("letter %d: %w", m.seq, errors.Join(p.errs...))
 	}
-	owner := letterPart(m.header.Get(dlqHash))
-	if hash := m.header.Get(dlqBody); hash != "" {
+	owner := letterPart(m.headers().Get(dlqHash))
+	if hash := m.headers().Get(dlqBody); hash != "" {
 		body, err := b.getBlob(ctx, owner, hash)
 		if err != nil {
 			return d, fmt.Errorf("letter %d: %w", m.seq, err)
 		}
 		d.Body = body
 	}
-	if hash := m.header.Get(dlqLetter); hash != "" {
+	if hash := m.headers().Get(dlqLetter); hash != "" {
 		whole, err := b.getBlob(ctx, owner, hash)
 		if err == nil {
 			d = deadletter.Letter{}

@@ -148,7 +148,11 @@ func (g *Log) settle(ctx context.Context, open []*attempt, out []worker.Appended
 	if len(unclear) == 0 {
 		return nil
 	}
-	last, errs := g.looks(ctx, unclear)
+	subjects := make([]string, len(unclear))
+	for i, a := range unclear {
+		subjects[i] = a.msg.Subject
+	}
+	last, errs := g.leads(ctx, subjects)
 	again := unclear[:0]
 	for i, a := range unclear {
 		if errs[i] != nil {

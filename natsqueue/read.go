@@ -1,11 +1,14 @@
 package natsqueue
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pawlrun/pawl/statemachine"
+	"github.com/pawlrun/pawl/worker"
 )
 
 const (
@@ -28,12 +32,21 @@ type raw struct {
 	seq     uint64
 	time    time.Time
 	header  nats.Header
+	block   []byte // the header as it was sent, in place of header
 	data    []byte
+}
+
+// headers are those of the message, decoded when they are asked for.
+func (m *raw) headers() nats.Header {
+	if m.header == nil && len(m.block) > 0 {
+		m.header, _ = nats.DecodeHeadersMsg(m.block) // the broker parsed it, or it would not be stored
+	}
+	return m.header
 }
 
 // txid is what the header says, without decoding the record.
 func (m *raw) txid() string {
-	t, err := textOf(m.header.Get(headerTxid))
+	t, err := textOf(m.headers().Get(headerTxid))
 	if err != nil {
 		return ""
 	}
@@ -211,19 +224,45 @@ func (g *Log) Look(ctx context.Context, run string) (*statemachine.Stored, error
 	return m.record()
 }
 
-// looks reads the last records of attempts from the stream's leader, once.
-func (g *Log) looks(ctx context.Context, attempts []*attempt) ([]*raw, []error) {
-	out, errs := make([]*raw, len(attempts)), make([]error, len(attempts))
-	for first := 0; first < len(attempts); first += lookChunk {
-		part := attempts[first:min(first+lookChunk, len(attempts))]
+// Looks implements worker.Log. All reads are under way at once; what got no
+// answer is asked once more by itself, with patience.
+func (g *Log) Looks(ctx context.Context, looks []worker.Look) ([]*statemachine.Stored, []error) {
+	out := make([]*statemachine.Stored, len(looks))
+	subjects := make([]string, len(looks))
+	for i, k := range looks {
+		subjects[i] = g.subj.history(k.Run)
+	}
+	read, errs := g.leads(ctx, subjects)
+	for i, k := range looks {
+		m, err := read[i], errs[i]
+		if err != nil {
+			m, err = g.lead(ctx, streamHistory, map[string]any{"last_by_subj": subjects[i]})
+		}
+		switch {
+		case err != nil || m == nil:
+			errs[i] = err
+		case k.Known != nil && k.Known.Seq == m.seq:
+			out[i], errs[i] = k.Known, nil
+		default:
+			out[i], errs[i] = m.record()
+		}
+	}
+	return out, errs
+}
+
+// leads reads the last messages of subjects of HISTORY from its leader, once.
+func (g *Log) leads(ctx context.Context, subjects []string) ([]*raw, []error) {
+	out, errs := make([]*raw, len(subjects)), make([]error, len(subjects))
+	for first := 0; first < len(subjects); first += lookChunk {
+		part := subjects[first:min(first+lookChunk, len(subjects))]
 		f := g.mux.fly(len(part))
-		for i, a := range part {
-			errs[first+i] = f.send(i, g.leaderGet(streamHistory, map[string]any{"last_by_subj": a.msg.Subject}))
+		for i, s := range part {
+			errs[first+i] = f.send(i, g.leaderGet(streamHistory, map[string]any{"last_by_subj": s}))
 		}
 		answers, _ := f.land(ctx, g.opts.Quiet)
-		for i, a := range part {
+		for i, s := range part {
 			if errs[first+i] == nil {
-				out[first+i], errs[first+i] = readLeader(answers[i], a.msg.Subject)
+				out[first+i], errs[first+i] = readLeader(answers[i], s)
 			}
 		}
 	}
@@ -261,17 +300,17 @@ func readLeader(m *nats.Msg, subject string) (*raw, error) {
 	if len(m.Data) == 0 {
 		return nil, errNoResponse
 	}
+	rest, block := cutBase64(m.Data, "hdrs")
+	rest, data := cutBase64(rest, "data")
 	var a struct {
 		Error   *apiError `json:"error"`
 		Message *struct {
 			Subject string    `json:"subject"`
 			Seq     uint64    `json:"seq"`
-			Header  []byte    `json:"hdrs"`
-			Data    []byte    `json:"data"`
 			Time    time.Time `json:"time"`
 		} `json:"message"`
 	}
-	if err := json.Unmarshal(m.Data, &a); err != nil {
+	if err := json.Unmarshal(rest, &a); err != nil {
 		return nil, final{fmt.Errorf("answer to a read: %w", err)}
 	}
 	switch {
@@ -286,15 +325,32 @@ func readLeader(m *nats.Msg, subject string) (*raw, error) {
 	case subject != "" && !strings.ContainsAny(subject, "*>") && a.Message.Subject != subject:
 		return nil, final{fmt.Errorf("asked for %s, got %s", quoted(subject), quoted(a.Message.Subject))}
 	}
-	out := &raw{subject: a.Message.Subject, seq: a.Message.Seq, time: a.Message.Time, data: a.Message.Data}
-	if len(a.Message.Header) > 0 {
-		h, err := nats.DecodeHeadersMsg(a.Message.Header)
-		if err != nil {
-			return nil, final{fmt.Errorf("headers of a message read: %w", err)}
-		}
-		out.header = h
+	out := &raw{subject: a.Message.Subject, seq: a.Message.Seq, time: a.Message.Time}
+	var err error
+	if out.data, err = base64.StdEncoding.AppendDecode(nil, data); err == nil {
+		out.block, err = base64.StdEncoding.AppendDecode(nil, block)
+	}
+	if err != nil {
+		return nil, final{fmt.Errorf("answer to a read: %w", err)}
 	}
 	return out, nil
+}
+
+// cutBase64 takes the value of a field out of a JSON text. It is most of the
+// text, and a decoder of JSON is slow with it. Within a string the quotes of a
+// name would be escaped, and base64 has none.
+func cutBase64(text []byte, field string) (rest, value []byte) {
+	name := `"` + field + `":"`
+	i := bytes.Index(text, []byte(name))
+	if i < 0 {
+		return text, nil
+	}
+	i += len(name)
+	n := bytes.IndexByte(text[i:], '"')
+	if n < 0 {
+		return text, nil
+	}
+	return slices.Concat(text[:i], text[i+n:]), text[i : i+n]
 }
 
 // Read implements worker.Log. What the last record is, the leader says; what

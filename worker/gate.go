@@ -51,22 +51,3 @@ func (g *gate) signal() {
 	default:
 	}
 }
-
-// side calls f for 0 … n-1, a bounded number at once, and waits for all.
-func side(n int, f func(i int)) {
-	const most = 64
-	if n == 1 {
-		f(0)
-		return
-	}
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, most) // size: how many at once
-	for i := range n {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			f(i)
-		})
-	}
-	wg.Wait()
-}

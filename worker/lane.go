@@ -28,6 +28,7 @@ type lane struct {
 	in    chan item
 	slots map[string]*slot
 	due   map[string]*slot // those that want to be looked at again, at slot.due
+	past  memory           // what was let go of and will come back for a queued effect
 	log   *slog.Logger
 	calls sync.WaitGroup // handlers started by this lane
 	next  time.Time      // when messages in hand are prolonged next
@@ -155,6 +156,9 @@ func (l *lane) accept(it item, active map[string]*slot) {
 	if s == nil {
 		s = &slot{run: it.run, running: map[string]*call{}}
 		l.slots[it.run] = s
+		if it.held != nil {
+			l.past.recall(s, it.held)
+		}
 	}
 	active[it.run] = s
 	if it.result != nil {
@@ -227,6 +231,7 @@ func (l *lane) beat(ctx context.Context) {
 
 // forget drops a slot that has nothing in hand.
 func (l *lane) forget(s *slot) {
+	l.past.keep(s)
 	delete(l.slots, s.run)
 	delete(l.due, s.run)
 }

@@ -35,11 +35,20 @@ type Log interface {
 	Last(ctx context.Context, runs []string) ([]*statemachine.Stored, error)
 	// Look reads a run's last record from the stream's leader; nil if none.
 	Look(ctx context.Context, run string) (*statemachine.Stored, error)
+	// Looks is Look for many runs, side by side; the answers are parallel.
+	Looks(ctx context.Context, looks []Look) ([]*statemachine.Stored, []error)
 	// Read yields the run's records with a stream sequence after the given
 	// one, in order.
 	Read(ctx context.Context, run string, after uint64) iter.Seq2[*statemachine.Stored, error]
 	// Sweep yields the last record of every run of a partition.
 	Sweep(ctx context.Context, partition int) iter.Seq2[*statemachine.Stored, error]
+}
+
+// Look names a run to be looked at. Known is a record of it that the caller
+// has: if it still is the last, it is the answer, and nothing is decoded.
+type Look struct {
+	Run   string
+	Known *statemachine.Stored // nil: none
 }
 
 // Append is one conditional append.

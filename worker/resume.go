@@ -122,51 +122,61 @@ func (l *lane) graceLeft(s *slot, p *statemachine.Pending) time.Duration {
 // lookAndStart looks at the runs of claimed effects, side by side, and calls
 // what is still pending in its place.
 func (l *lane) lookAndStart(ctx context.Context, mine []candidate) {
-	read := make([]*statemachine.Stored, len(mine))
-	errs := make([]error, len(mine))
-	side(len(mine), func(i int) { read[i], errs[i] = l.w.ports.Log.Look(ctx, mine[i].s.run) })
+	if len(mine) == 0 {
+		return
+	}
+	looks := make([]Look, len(mine))
+	for i, c := range mine {
+		looks[i] = Look{Run: c.s.run, Known: c.s.state}
+	}
+	read, errs := l.w.ports.Log.Looks(ctx, looks)
+	var free []Claim
 	for i, c := range mine {
 		switch err := errs[i]; {
 		case errors.Is(err, statemachine.ErrFormat): // somebody newer has the run
 			c.s.strange, c.s.again = err, true
-			l.release(ctx, c.s, c.p.ID)
+			free = append(free, l.w.claim(c.s.run, c.p.ID))
 			continue
 		case err != nil:
 			l.w.trouble(onNATS, err) // the claim runs out by itself
 			c.s.waiting = max(c.s.waiting, l.w.cfg.lease())
 			continue
 		}
-		l.looked(ctx, c.s, *c.p, read[i])
+		if id := c.p.ID; !l.looked(c.s, *c.p, read[i]) {
+			free = append(free, l.w.claim(c.s.run, id))
+		}
 	}
+	l.release(ctx, free)
 }
 
-// looked acts on a look that was made after the claim of an effect was.
-func (l *lane) looked(ctx context.Context, s *slot, was statemachine.Pending, r *statemachine.Stored) {
+// looked acts on a look that was made after the claim of an effect was; it
+// reports whether the handler was called.
+func (l *lane) looked(s *slot, was statemachine.Pending, r *statemachine.Stored) bool {
 	if r == nil || r.Seq < s.state.Seq { // whoever answered is behind: that confirms nothing
 		s.waiting = max(s.waiting, l.w.cfg.beat())
-		l.release(ctx, s, was.ID)
-		return
+		return false
 	}
 	if r.Seq > s.state.Seq {
 		s.again = true // its outbox, and what else it asks
 	}
 	l.found(s, r)
 	now := s.pending(was.ID)
-	if now != nil && now.Place == was.Place {
-		switch {
-		case now.Place == statemachine.Queued && s.holdsEffect(now.ID):
-			l.start(s, now)
-			return
-		case now.Place == statemachine.Inline && s.holder(now.Wake) != nil:
-			if left := l.graceLeft(s, now); left <= 0 || !s.sent.IsZero() && now.Rev == s.state.Rev {
-				l.start(s, now)
-				return
-			} else {
-				s.waiting = max(s.waiting, left)
-			}
-		}
+	if now == nil || now.Place != was.Place {
+		return false
 	}
-	l.release(ctx, s, was.ID)
+	switch {
+	case now.Place == statemachine.Queued && s.holdsEffect(now.ID):
+		l.start(s, now)
+		return true
+	case now.Place == statemachine.Inline && s.holder(now.Wake) != nil:
+		left := l.graceLeft(s, now)
+		if left <= 0 || !s.sent.IsZero() && now.Rev == s.state.Rev {
+			l.start(s, now)
+			return true
+		}
+		s.waiting = max(s.waiting, left)
+	}
+	return false
 }
 
 // confirm looks whether an effect that was claimed with its record, but too
@@ -177,9 +187,12 @@ func (l *lane) confirm(ctx context.Context, s *slot, id string) {
 	}
 }
 
-// release lets go of a claim whose effect is answered, or not ours to do.
-func (l *lane) release(ctx context.Context, s *slot, id string) {
-	if err := l.w.ports.Claims.Release(ctx, []Claim{l.w.claim(s.run, id)}); err != nil {
+// release lets go of claims whose effects are answered, or not ours to do.
+func (l *lane) release(ctx context.Context, claims []Claim) {
+	if len(claims) == 0 {
+		return
+	}
+	if err := l.w.ports.Claims.Release(ctx, claims); err != nil {
 		l.w.trouble(onRedis, err)
 	}
 }
@@ -195,7 +208,7 @@ func (l *lane) drop(ctx context.Context, s *slot, r *result) {
 	}
 	l.w.metrics.call(&r.call.pending, callDropped)
 	l.log.Info("dropped a result", logkey.Run, s.run, logkey.Effect, r.call.pending.Effect, logkey.EffectID, r.call.pending.ID)
-	l.release(ctx, s, r.call.pending.ID)
+	l.release(ctx, []Claim{l.w.claim(s.run, r.call.pending.ID)})
 }
 
 // start calls a handler beside the lane.

@@ -149,9 +149,11 @@ func (l *lane) lookAll(ctx context.Context, slots []*slot, then func(*slot, *sta
 	if len(slots) == 0 {
 		return true
 	}
-	read := make([]*statemachine.Stored, len(slots))
-	errs := make([]error, len(slots))
-	side(len(slots), func(i int) { read[i], errs[i] = l.w.ports.Log.Look(ctx, slots[i].run) })
+	looks := make([]Look, len(slots))
+	for i, s := range slots {
+		looks[i] = Look{Run: s.run, Known: s.state}
+	}
+	read, errs := l.w.ports.Log.Looks(ctx, looks)
 	ok := true
 	for i, s := range slots {
 		if err := errs[i]; err != nil {

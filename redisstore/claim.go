@@ -85,3 +85,10 @@ func (s *Store) Release(ctx context.Context, claims []worker.Claim) error {
 	}
 	return nil
 }
+
+func flag(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}

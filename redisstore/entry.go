@@ -23,9 +23,9 @@ const (
 	sweptMark = "!"
 )
 
-// stateEntry is the state entry of a record without the token.
-func stateEntry(r *statemachine.Record) string {
-	return statePrefix(r.Machine, r.To, r.Status) + formatTime(r.At) + " "
+// placeOf is the state entry of a record without the token.
+func placeOf(r *statemachine.Record) string {
+	return statePrefix(r.Machine, r.To, r.Status) + formatTime(r.At)
 }
 
 func statePrefix(machine, state string, status statemachine.Status) string {

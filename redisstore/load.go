@@ -3,8 +3,6 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -27,7 +25,7 @@ func (s *Store) Load(ctx context.Context, runs []string) ([]*worker.Copy, error)
 		if err != nil {
 			return nil, fmt.Errorf("load run: %w", err)
 		}
-		replies[i] = pipe.HMGet(ctx, s.keys.run(at.partition, at.token), "seq", "txid", "flushed", "time", "record")
+		replies[i] = pipe.HMGet(ctx, s.keys.run(at.partition, at.token), "head", "flushed", "record")
 	}
 	// Each reply has its own error; Exec returns the first of them.
 	_, _ = pipe.Exec(ctx)
@@ -47,29 +45,25 @@ func (s *Store) Load(ctx context.Context, runs []string) ([]*worker.Copy, error)
 
 // parseCopy makes a copy of the fields that Load asks for, or nil.
 func (s *Store) parseCopy(run string, fields []any) *worker.Copy {
-	var f [5]string
+	var f [3]string
 	for i := range min(len(fields), len(f)) {
 		f[i], _ = fields[i].(string)
 	}
-	seq, txid, flushed, stored, record := f[0], f[1], f[2], f[3], f[4]
-	if seq == "" && txid == "" && record == "" {
+	if f[0] == "" && f[2] == "" {
 		return nil // not there, or nothing but claims
 	}
-	n, err := strconv.ParseUint(seq, 10, 64)
-	if err != nil {
+	h, ok := parseHead(f[0])
+	if !ok {
 		s.odd.Add(1)
 		return nil
 	}
-	b := []byte(record)
+	b := []byte(f[2])
 	r, err := statemachine.Decode(b)
-	if err != nil || r.Run != run || r.Txid != txid || r.Prev >= n {
+	if err != nil || r.Run != run || r.Txid != h.txid || r.Prev >= h.seq {
 		s.odd.Add(1)
 		return nil
 	}
-	c := &worker.Copy{Stored: statemachine.Stored{Record: r, Seq: n, Bytes: b}, Flushed: flushed}
-	// A time that cannot be read is a time that the copy does not know.
-	c.Time, _ = time.Parse(timeLayout, stored)
-	return c
+	return &worker.Copy{Stored: statemachine.Stored{Record: r, Seq: h.seq, Bytes: b, Time: h.time}, Flushed: f[1]}
 }
 
 // Flushed notes that the outbox of the record with this txid was published.

@@ -184,18 +184,19 @@ func TestOddCopiesAreUnknown(t *testing.T) {
 	t.Parallel()
 	tests := make(map[string]func(t *testing.T, f *fixture))
 	for name, fields := range map[string][]any{
-		"no number":               {"seq", "five"},
-		"no sequence":             {"seq", ""},
-		"before its predecessor":  {"seq", "4"},
-		"another txid":            {"txid", "other"},
+		"no number":               {"head", "five live t 1 1 "},
+		"no head":                 {"head", ""},
+		"a word less":             {"head", "00000000000000000005 live t 1"},
+		"before its predecessor":  {"head", "00000000000000000004 live " + storetest.Stored(t, "a", 5).Txid + " 1 1 "},
+		"another txid":            {"head", "00000000000000000005 live other 1 1 "},
 		"no record":               {"record", "{"},
 		"of another run":          {"record", nil},
 		"of a newer format":       {"record", `{"v":99}`},
-		"sequence of many digits": {"seq", "99999999999999999999999999"},
+		"sequence of many digits": {"head", "99999999999999999999 live t 1 1 "},
 	} {
 		tests[name] = func(t *testing.T, f *fixture) {
 			if fields[1] == nil {
-				fields = []any{"record", storetest.Stored(t, "b", 5).Bytes, "txid", storetest.Stored(t, "b", 5).Txid}
+				fields = []any{"record", storetest.Stored(t, "b", 5).Bytes, "head", headOf(storetest.Stored(t, "b", 5))}
 			}
 			do(t, f.client.HSet(t.Context(), f.run, fields...))
 			if c := f.load(t); c != nil || f.Odd() != 1 {

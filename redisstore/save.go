@@ -63,10 +63,8 @@ func (s *Store) saveItem(sv *worker.Save) (item, error) {
 		size:      len(r.Bytes) + 1024,
 	}
 	logs := logsOf(r.Record)
-	it.args = make([]any, 0, 14+len(sv.Release)+len(sv.Claim)+4*len(logs))
-	it.args = append(it.args, at.token, r.Seq, r.Txid, r.Rev, queue.Token(r.Machine), r.Version,
-		queue.Token(r.To), queue.Token(string(r.Status)), formatTime(r.At), formatTime(r.Time),
-		indexLines(r.Record), stateEntry(r.Record)+at.token, r.Bytes, more(sv, len(logs)))
+	it.args = make([]any, 0, 6+len(sv.Release)+len(sv.Claim)+4*len(logs))
+	it.args = append(it.args, headOf(r), placeOf(r.Record), at.token, indexLines(r.Record), r.Bytes, more(sv, len(logs)))
 	for _, id := range sv.Release {
 		it.args = append(it.args, claimField+id)
 	}
@@ -90,11 +88,17 @@ func (s *Store) saveItem(sv *worker.Save) (item, error) {
 
 // more says what of a save follows its record; most have nothing.
 func more(sv *worker.Save, logs int) string {
-	ended := sv.Stored.Status.Ended()
-	if !ended && len(sv.Release)+len(sv.Claim)+logs == 0 {
+	if len(sv.Release)+len(sv.Claim)+logs == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s%s %d %d %d %d", ownerWord(sv.Owner), flag(ended), sv.Lease.Milliseconds(), len(sv.Release), len(sv.Claim), logs)
+	b := make([]byte, 0, 96)
+	b = append(b, ownerWord(sv.Owner)...)
+	b = append(b, sv.Stored.Txid...)
+	for _, n := range []int64{sv.Lease.Milliseconds(), int64(len(sv.Release)), int64(len(sv.Claim)), int64(logs)} {
+		b = append(b, ' ')
+		b = strconv.AppendInt(b, n, 10)
+	}
+	return string(b)
 }
 
 // logsOf names the logs that a record changes in Redis: those it adds to or
@@ -138,11 +142,4 @@ func formatTime(t time.Time) string {
 		return ""
 	}
 	return t.UTC().Format(timeLayout)
-}
-
-func flag(b bool) string {
-	if b {
-		return "1"
-	}
-	return "0"
 }

@@ -177,7 +177,7 @@ func TestTidyOfManyEntries(t *testing.T) {
 		p := queue.Partition("a")
 		for i := range 3 * tidyPage {
 			storetestRun := storetest.Stored(t, "gone-"+string(rune('a'+i%26)), uint64(i+1))
-			do(t, client.ZAddNX(t.Context(), s.keys.index(p), redis.Z{Member: stateEntry(storetestRun.Record) + "gone"}))
+			do(t, client.ZAddNX(t.Context(), s.keys.index(p), redis.Z{Member: placeOf(storetestRun.Record) + " gone"}))
 			do(t, client.ZAddNX(t.Context(), s.keys.index(p), redis.Z{Member: fieldMark + "site 7 gone"}))
 		}
 		if err := pass(t, s, p); err != nil {

@@ -8,7 +8,7 @@
 local out = {}
 for i = 1, #KEYS do
   local field, owner, ms = unpack(ARGV, 3 * i, 3 * i + 2)
-  local old = call('HMGET', KEYS[i], 'seq', field)
+  local old = call('HMGET', KEYS[i], 'head', field)
   local rest = left(old[2])
   if ARGV[1] == '1' and owns(old[2], owner) then rest = 0 end
   if rest == 0 then

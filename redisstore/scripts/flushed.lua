@@ -4,7 +4,7 @@
 -- Returns: per hint 1 if it was noted, else 0
 local out = {}
 for i = 1, #KEYS do
-  local fits = call('HGET', KEYS[i], 'txid') == ARGV[i]
+  local fits = ofTxid(call('HGET', KEYS[i], 'head'), ARGV[i])
   if fits then call('HSET', KEYS[i], 'flushed', ARGV[i]) end
   out[i] = fits and 1 or 0
 end

@@ -13,9 +13,20 @@ local function call(command, key, ...)
   return redis.call(command, key, ...)
 end
 
--- newer compares sequences as strings: a Lua number is exact to 2^53 only.
+-- A head is "<sequence> <live or over> <txid> <rev> <version> <time>", the
+-- sequence in 20 digits: so heads compare as strings, exactly. What is no head
+-- is newer than none.
 local function newer(a, b)
-  return (#a > #b or (#a == #b and a > b)) and string.find(a, '^%d+$') ~= nil
+  local x, y = string.sub(a, 1, 21), string.sub(b, 1, 21)
+  return x > y and string.find(a, '^%d+ %l+ %S+ %d+ %d+ ') ~= nil
+end
+
+-- ended tells whether a head is of a run that has ended.
+local function ended(head) return string.sub(head, 22, 25) == 'over' end
+
+-- ofTxid tells whether a head is of the record with a txid.
+local function ofTxid(head, txid)
+  return head and string.sub(head, 27, 27 + #txid) == txid .. ' '
 end
 
 -- A claim is "<deadline> <owner> <txid> <crashes>", the deadline in 13 digits

@@ -3,44 +3,46 @@
 --          index entries move, items are appended to its logs. The same record
 --          again changes nothing, and is granted the same claims.
 -- KEYS:    per run: its hash, its partition's index, a list per log
--- ARGV:    ms that ended runs stay; per run: the 14 values named below; if the
---          last is not empty: the claim fields to release and to claim, the log
---          fields; per log: its count, sealed, number of items, items
+-- ARGV:    ms that ended runs stay; per run: head, place, token, search fields,
+--          record, and, if there is more of it, "<owner> <txid> <ms> <number of
+--          releases> <claims> <logs>"; then the claim fields to release and to
+--          claim, the log fields; per log: its count, sealed, number of items,
+--          items
 -- Returns: per run "n" and the newer sequence, or "g" and a 0 or 1 per claim
-local out, k, a, keys = {}, 1, 2, #KEYS
+local out, k, a, keys, sub = {}, 1, 2, #KEYS, string.sub
 while k <= keys do
   local run, idx = KEYS[k], KEYS[k + 1]
-  local token, seq, txid, rev, machine, version, state, status, at, time, index, member, record, more = unpack(ARGV, a, a + 13)
-  local owner, ended, ms, nr, nc, nl = ' ', '0', 0, 0, 0, 0
+  local head, place, token, index, record, more = unpack(ARGV, a, a + 5)
+  local me, owner, ms, nr, nc, nl = nil, nil, 0, 0, 0, 0
   if more ~= '' then
-    owner, ended, ms, nr, nc, nl = string.match(more, '^(%S+ )(%d) (%d+) (%d+) (%d+) (%d+)$')
+    me, owner, ms, nr, nc, nl = string.match(more, '^((%S+ )%S+ )(%d+) (%d+) (%d+) (%d+)$')
     nr, nc, nl = tonumber(nr), tonumber(nc), tonumber(nl)
   end
-  local ids = a + 14
+  local ids = a + 6
   a = ids + nr + nc + nl
-  local old = call('HMGET', run, 'seq', 'txid', 'state', 'status', 'at', 'time', 'index', unpack(ARGV, ids, a - 1))
-  if old[1] and newer(old[1], seq) then
-    out[#out + 1] = 'n' .. old[1]
+  local old = call('HMGET', run, 'head', 'place', 'index', unpack(ARGV, ids, a - 1))
+  local was, wherewas, fields = old[1], old[2], old[3] or ''
+  if was and newer(was, head) then
+    out[#out + 1] = 'n' .. sub(was, 1, 20)
     for i = 1, nl do a = a + 3 + ARGV[a + 2] end
   else
-    local same = old[1] == seq and old[2] == txid and call('HGET', run, 'record') == record
-    local me, grants, set, drop, freed = owner .. txid .. ' ', 'g', {}, {}, {}
-    if time ~= '' then set[1], set[2] = 'time', time elseif old[6] then drop[1] = 'time' end
-    if index ~= '' then set[#set + 1], set[#set + 2] = 'index', index elseif old[7] then drop[#drop + 1] = 'index' end
+    local same = was == head and call('HGET', run, 'record') == record
+    local grants, set, drop = 'g', {'head', head, 'place', place, 'record', record}, {}
+    if index == '' and fields ~= '' then drop[1] = 'index' elseif index ~= fields then set[7], set[8] = 'index', index end
+    local freed = nr > 0 and {} or drop
     for i = 1, nr do
-      if owns(old[7 + i], owner) then freed[ARGV[ids + i - 1]] = true end
+      if owns(old[3 + i], owner) then freed[ARGV[ids + i - 1]] = true end
     end
     for i = nr + 1, nr + nc do
-      local field, claim = ARGV[ids + i - 1], old[7 + i]
-      local free = freed[field] or left(claim) == 0 or (same and owns(claim, me))
+      local field, claim = ARGV[ids + i - 1], old[3 + i]
+      local free = not claim or freed[field] or left(claim) == 0 or (same and owns(claim, me))
       if free then
-        set[#set + 1], set[#set + 2] = field, lease(ms, me)
-        freed[field] = nil
+        set[#set + 1], set[#set + 2], freed[field] = field, lease(ms, me), nil
       end
       grants = grants .. (free and '1' or '0')
     end
     for i = 1, nl do
-      local list, field, base = KEYS[k + 1 + i], ARGV[ids + nr + nc + i - 1], tonumber(old[7 + nr + nc + i] or -1)
+      local list, field, base = KEYS[k + 1 + i], ARGV[ids + nr + nc + i - 1], tonumber(old[3 + nr + nc + i] or -1)
       local count, sealed, n = tonumber(ARGV[a]), tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
       local first, last = count - n, a + 2 + n
       if not same then
@@ -53,24 +55,27 @@ while k <= keys do
           call('LTRIM', list, sealed - base, -1)
           base = sealed
         end
-        if base >= 0 then set[#set + 1], set[#set + 2] = field, base end
+        if base >= 0 and tostring(base) ~= old[3 + nr + nc + i] then set[#set + 1], set[#set + 2] = field, base end
       end
-      if ended == '1' then call('PEXPIRE', list, ARGV[1]) end
+      if ended(head) then call('PEXPIRE', list, ARGV[1]) end
       a = last + 1
     end
-    call('HSET', run, 'seq', seq, 'txid', txid, 'rev', rev, 'machine', machine, 'version', version, 'state', state, 'status', status, 'at', at, 'record', record, unpack(set))
-    for field in pairs(freed) do drop[#drop + 1] = field end
-    if #drop > 0 then call('HDEL', run, unpack(drop)) end
-    if ended == '1' then
+    call('HSET', run, unpack(set))
+    if nr > 0 then
+      for field in pairs(freed) do drop[#drop + 1] = field end
+    end
+    if drop[1] then call('HDEL', run, unpack(drop)) end
+    if ended(head) then
       call('PEXPIRE', run, ARGV[1])
-    elseif old[4] ~= 'running' and old[4] ~= 'parked' and old[4] ~= 'paused' then
+    elseif not was or ended(was) then
       call('PERSIST', run)
     end
-    local was = old[3] and machine .. ' ' .. old[3] .. ' ' .. (old[4] or '') .. ' ' .. (old[5] or '') .. ' ' .. token
-    if was and was ~= member then call('ZREM', idx, was) end
-    if was ~= member or same then call('ZADD', idx, '0', member) end
-    if index ~= (old[7] or '') or same then
-      for line in string.gmatch(old[7] or '', '[^\n]+') do call('ZREM', idx, '@' .. line .. ' ' .. token) end
+    if wherewas ~= place or same then
+      if wherewas and wherewas ~= place then call('ZREM', idx, wherewas .. ' ' .. token) end
+      call('ZADD', idx, '0', place .. ' ' .. token)
+    end
+    if index ~= fields or same then
+      for line in string.gmatch(fields, '[^\n]+') do call('ZREM', idx, '@' .. line .. ' ' .. token) end
       for line in string.gmatch(index, '[^\n]+') do call('ZADD', idx, '0', '@' .. line .. ' ' .. token) end
     end
     out[#out + 1] = grants

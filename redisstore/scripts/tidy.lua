@@ -6,13 +6,13 @@ local out = {}
 for i = 1, #KEYS / 2 do
   local idx, run, entry = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i - 1]
   local head = string.sub(entry, 1, tonumber(ARGV[2 * i]))
-  local old = call('HMGET', run, 'machine', 'state', 'status', 'at', 'index')
+  local old = call('HMGET', run, 'place', 'index')
   local borne
   if string.sub(head, 1, 1) == '@' then
     local line = '\n' .. string.sub(head, 2, -2) .. '\n'
-    borne = string.find('\n' .. (old[5] or '') .. '\n', line, 1, true)
+    borne = string.find('\n' .. (old[2] or '') .. '\n', line, 1, true)
   else
-    borne = old[1] and head == table.concat({old[1], old[2], old[3], old[4], ''}, ' ')
+    borne = old[1] and head == old[1] .. ' '
   end
   if not borne then call('ZREM', idx, entry) end
   out[i] = borne and 0 or 1

@@ -85,7 +85,7 @@ func TestArchive(t *testing.T) {
 				return len(all) == 1 && all[0].Txid == mine.Txid && all[0].Tomb != nil
 			})
 			m, err := f.q.link.lead(t.Context(), streamHistory, map[string]any{"last_by_subj": f.q.link.subj.history(run)})
-			if err != nil || m.header.Get(headerTTL) != "129600s" {
+			if err != nil || m.headers().Get(headerTTL) != "129600s" {
 				t.Errorf("tombstone of run %q: %+v, %v", run, m, err)
 			}
 			if _, err := f.q.Blobs.Get(t.Context(), run, "H"); !errors.Is(err, ErrNoBlob) {

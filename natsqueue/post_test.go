@@ -106,7 +106,7 @@ func TestLettersAreOneForEver(t *testing.T) {
 			t.Errorf("DLQ holds %d messages, want the index of 3", n)
 		}
 		m, err := f.q.link.lead(t.Context(), streamDLQ, map[string]any{"last_by_subj": f.q.link.subj.letterIndex(hashToken("E1:5"))})
-		if err != nil || m == nil || m.header.Get(headerTTL) != ttl(f.q.link.opts.LedgerTTL) {
+		if err != nil || m == nil || m.headers().Get(headerTTL) != ttl(f.q.link.opts.LedgerTTL) {
 			t.Errorf("entry of the index = %+v, %v", m, err)
 		}
 	})

@@ -170,7 +170,7 @@ func TestLedgerHoldsLargeResults(t *testing.T) {
 		}
 		for stream, subject := range map[string]string{streamLedger: "pawl.ledger.*", streamBlobs: "pawl.blob.ledger.>"} {
 			m, err := f.q.link.lead(t.Context(), stream, map[string]any{"last_by_subj": subject})
-			if err != nil || m == nil || m.header.Get(headerTTL) == "" {
+			if err != nil || m == nil || m.headers().Get(headerTTL) == "" {
 				t.Errorf("what is in %s does not expire: %+v, %v", stream, m, err)
 			}
 		}

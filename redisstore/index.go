@@ -164,7 +164,7 @@ func (s *Store) place(ctx context.Context, q *search) error {
 	pipe := s.client.Pipeline()
 	replies := make([]*redis.SliceCmd, len(q.loose))
 	for i, token := range q.loose {
-		replies[i] = pipe.HMGet(ctx, s.keys.run(queue.Partition(token), token), "machine", "state", "status", "at", "index")
+		replies[i] = pipe.HMGet(ctx, s.keys.run(queue.Partition(token), token), "place", "index")
 	}
 	// Each reply has its own error; Exec returns the first of them.
 	_, _ = pipe.Exec(ctx)
@@ -172,12 +172,16 @@ func (s *Store) place(ctx context.Context, q *search) error {
 		if err := wrap(ctx, reply.Err()); err != nil && !redis.HasErrorPrefix(reply.Err(), "WRONGTYPE") {
 			return err
 		}
-		var w [5]string
+		var f [2]string
 		for n, v := range reply.Val() {
-			w[n], _ = v.(string)
+			f[n], _ = v.(string)
+		}
+		w := strings.Split(f[0], " ") // machine, state, status, time
+		if len(w) != 4 {
+			continue
 		}
 		entry := w[3] + " " + q.loose[i]
-		if w[3] != "" && q.selects(w[0]+" "+w[1]+" "+w[2]+" ", w[1], w[2], w[4]) && entry >= q.low && (q.high == "" || entry < q.high) {
+		if q.selects(f[0], w[1], w[2], f[1]) && entry >= q.low && (q.high == "" || entry < q.high) {
 			q.best = append(q.best, entry)
 		}
 	}

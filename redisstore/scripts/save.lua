@@ -29,15 +29,16 @@ while k <= keys do
     local same = was == head and call('HGET', run, 'record') == record
     local grants, set, drop = 'g', {'head', head, 'place', place, 'record', record}, {}
     if index == '' and fields ~= '' then drop[1] = 'index' elseif index ~= fields then set[7], set[8] = 'index', index end
-    local freed = nr > 0 and {} or drop
+    local freed = nr > 0 and {} or nil
     for i = 1, nr do
       if owns(old[3 + i], owner) then freed[ARGV[ids + i - 1]] = true end
     end
     for i = nr + 1, nr + nc do
       local field, claim = ARGV[ids + i - 1], old[3 + i]
-      local free = not claim or freed[field] or left(claim) == 0 or (same and owns(claim, me))
+      local free = not claim or (freed and freed[field]) or left(claim) == 0 or (same and owns(claim, me))
       if free then
-        set[#set + 1], set[#set + 2], freed[field] = field, lease(ms, me), nil
+        set[#set + 1], set[#set + 2] = field, lease(ms, me)
+        if freed then freed[field] = nil end
       end
       grants = grants .. (free and '1' or '0')
     end
@@ -46,34 +47,24 @@ while k <= keys do
       local count, sealed, n = tonumber(ARGV[a]), tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
       local first, last = count - n, a + 2 + n
       if not same then
-        if n > 0 and (first == 0 or base < 0 or base + call('LLEN', list) ~= first) then
-          call('DEL', list)
-          base = first
-        end
+        if n > 0 and (first == 0 or base < 0 or base + call('LLEN', list) ~= first) then call('DEL', list) base = first end
         for j = a + 3, last, 100 do call('RPUSH', list, unpack(ARGV, j, math.min(j + 99, last))) end
-        if base >= 0 and base < sealed then
-          call('LTRIM', list, sealed - base, -1)
-          base = sealed
-        end
+        if base >= 0 and base < sealed then call('LTRIM', list, sealed - base, -1) base = sealed end
         if base >= 0 and tostring(base) ~= old[3 + nr + nc + i] then set[#set + 1], set[#set + 2] = field, base end
       end
       if ended(head) then call('PEXPIRE', list, ARGV[1]) end
       a = last + 1
     end
     call('HSET', run, unpack(set))
-    if nr > 0 then
-      for field in pairs(freed) do drop[#drop + 1] = field end
-    end
+    for field in pairs(freed or {}) do drop[#drop + 1] = field end
     if drop[1] then call('HDEL', run, unpack(drop)) end
     if ended(head) then
       call('PEXPIRE', run, ARGV[1])
     elseif not was or ended(was) then
       call('PERSIST', run)
     end
-    if wherewas ~= place or same then
-      if wherewas and wherewas ~= place then call('ZREM', idx, wherewas .. ' ' .. token) end
-      call('ZADD', idx, '0', place .. ' ' .. token)
-    end
+    if wherewas and wherewas ~= place then call('ZREM', idx, wherewas .. ' ' .. token) end
+    if wherewas ~= place or same then call('ZADD', idx, '0', place .. ' ' .. token) end
     if index ~= fields or same then
       for line in string.gmatch(fields, '[^\n]+') do call('ZREM', idx, '@' .. line .. ' ' .. token) end
       for line in string.gmatch(index, '[^\n]+') do call('ZADD', idx, '0', '@' .. line .. ' ' .. token) end

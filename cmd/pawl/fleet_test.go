@@ -75,7 +75,7 @@ func TestRunsOfAFleet(t *testing.T) {
 		{"a run that is drawn", "", "run graph ks-2", 0, "    class perform current\n", ""},
 		{"a list", "", "run ls --status failed", 0, "ks-1  kitchensink@1  failed  failed  1    ", ""},
 		{"a list by a field", "", "run ls --where to=customer-17@example.com -o json", 0, `"id":"report-1"`, ""},
-		{"a list with a limit", "", "run ls --limit 1", 0, "ks-4", "1 of 5 runs; --limit 0 shows all\n"},
+		{"a list with a limit", "", "run ls --limit 1", 0, "ks-4", "the first 1; --all shows all\n"},
 	}
 	for _, s := range steps {
 		got := pawlWith(t, s.stdin, map[string]string{"PAWL_NATS_URL": url}, strings.Fields(s.args)...)

@@ -117,15 +117,22 @@ func progress(at time.Duration, r *statemachine.Stored) string {
 
 // verdict says what became of a run, without its id.
 func verdict(r *statemachine.Stored) string {
-	how := string(r.Status)
-	if r.Status == statemachine.StatusRunning || r.Status == statemachine.StatusParked || r.Status == statemachine.StatusPaused {
-		how = "is " + how
-	}
-	text := how + " in state " + r.To
+	text := being(r.Status) + " in state " + r.To
 	if r.Cause != nil {
 		text += ": " + causeText(r.Cause)
 	}
 	return text
+}
+
+// being is a status in a sentence.
+func being(s statemachine.Status) string {
+	switch s {
+	case statemachine.StatusSucceeded, statemachine.StatusFailed:
+		return string(s)
+	case statemachine.StatusCancelled:
+		return "was cancelled"
+	}
+	return "is " + string(s)
 }
 
 // exitCode is that of a run's status.

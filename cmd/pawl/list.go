@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,86 +17,245 @@ import (
 
 func statuses() []string {
 	return []string{
-		string(statemachine.StatusRunning), string(statemachine.StatusParked), string(statemachine.StatusSucceeded),
-		string(statemachine.StatusFailed), string(statemachine.StatusCancelled),
+		string(statemachine.StatusRunning), string(statemachine.StatusParked), string(statemachine.StatusPaused),
+		string(statemachine.StatusSucceeded), string(statemachine.StatusFailed), string(statemachine.StatusCancelled),
 	}
 }
 
+// sources are where a list may come from; "" is the index if somebody answers.
+func sources() []string { return []string{string(api.SourceHistory), string(api.SourceIndex)} }
+
+// list is the command line of run ls.
+type list struct {
+	*app
+	query api.RunsQuery
+	limit int // 0: all
+}
+
 func (a *app) listCommand() *cobra.Command {
-	var f api.Filter
-	var status string
+	l := &list{app: a}
+	var status, since, until, from string
+	var all bool
 	c := &cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
 		Short:   "List runs, those that moved last first",
-		Long: `List runs by their last records, those that moved last first. It reads the last
-record of every run of the fleet.`,
+		Long: `List runs, those that moved last first. A worker is asked, which has an index in
+Redis; after a loss of Redis it may not have found all runs again, and then says
+so. If no worker answers, the last record of every run of the fleet is read.`,
 		Example: `  pawl run ls
-  pawl run ls --machine invoice --status parked
-  pawl run ls --where customer=customer-17 --limit 0 -o json`,
+  pawl run ls --machine invoice --status parked --since 2h
+  pawl run ls --where customer=customer-17 --all -o json
+  pawl run ls --from history --since 2026-10-30 --until 2026-10-31`,
 		Args: cli.Exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if status != "" && !slices.Contains(statuses(), status) {
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			q := &l.query
+			switch {
+			case status != "" && !slices.Contains(statuses(), status):
 				return cli.UsageErrorf("it is one of "+strings.Join(statuses(), ", "), "--status %q is no status", status)
+			case from != "" && !slices.Contains(sources(), from):
+				return cli.UsageErrorf("it is one of "+strings.Join(sources(), ", "), "--from %q is no source", from)
+			case q.Machine != "" && !machineName.MatchString(q.Machine):
+				return cli.UsageErrorf("pawl machine ls", "--machine %q is no name of a machine", q.Machine)
+			case q.State != "" && !machineName.MatchString(q.State):
+				return cli.UsageErrorf("pawl machine show", "--state %q is no name of a state", q.State)
+			case l.limit < 0:
+				return cli.UsageErrorf("0 is all of them", "--limit is %d", l.limit)
+			case all && cmd.Flags().Changed("limit"):
+				return cli.UsageErrorf("leave one off", "--all and --limit are both given")
 			}
-			if f.Machine != "" && !machineName.MatchString(f.Machine) {
-				return cli.UsageErrorf("pawl machine ls", "--machine %q is no name of a machine", f.Machine)
+			if q.Since, err = a.moment("since", since); err != nil {
+				return err
 			}
-			if f.Limit < 0 {
-				return cli.UsageErrorf("0 is all of them", "--limit is %d", f.Limit)
+			if q.Until, err = a.moment("until", until); err != nil {
+				return err
 			}
-			f.Status = statemachine.Status(status)
-			return a.list(cmd.Context(), f)
+			if !q.Until.IsZero() && !q.Since.Before(q.Until) {
+				return cli.UsageErrorf("nothing is between them", "--since %s is not before --until %s", since, until)
+			}
+			if all {
+				l.limit = 0
+			}
+			q.Status, q.Source = statemachine.Status(status), api.Source(from)
+			return l.run(cmd.Context())
 		},
 	}
-	c.Flags().StringVar(&f.Machine, "machine", "", "only runs of this machine")
-	c.Flags().StringVar(&f.State, "state", "", "only runs in this state")
-	c.Flags().StringVar(&status, "status", "", "only runs of this status")
-	c.Flags().StringToStringVar(&f.Where, "where", nil, "only runs with this value of an index field: field=value")
-	c.Flags().IntVar(&f.Limit, "limit", 50, "at most so many; 0: all")
+	f := c.Flags()
+	f.StringVar(&l.query.Machine, "machine", "", "only runs of this machine")
+	f.StringVar(&l.query.State, "state", "", "only runs in this state")
+	f.StringVar(&status, "status", "", "only runs of this status: "+strings.Join(statuses(), ", "))
+	f.StringToStringVar(&l.query.Where, "where", nil, "only runs with this value of an index field: field=value")
+	f.StringVar(&since, "since", "", "only runs that moved at or after a point in time, "+cli.Moments)
+	f.StringVar(&until, "until", "", "only runs that moved before a point in time")
+	f.IntVar(&l.limit, "limit", 50, "at most so many; 0: all")
+	f.BoolVar(&all, "all", false, "all of them, as --limit 0")
+	f.StringVar(&from, "from", "", "where from: index, or history, which is complete and slow (default: the index if a worker answers)")
 	// A completion that cannot be registered is only not offered.
+	fixed := func(values []string) cobra.CompletionFunc {
+		return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
+	}
 	_ = c.RegisterFlagCompletionFunc("machine", a.completeMachine)
-	_ = c.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(statuses(), cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("state", a.completeState)
+	_ = c.RegisterFlagCompletionFunc("status", fixed(statuses()))
+	_ = c.RegisterFlagCompletionFunc("from", fixed(sources()))
 	return c
 }
 
-func (a *app) list(ctx context.Context, filter api.Filter) error {
-	f, err := a.Open(ctx, "pawl run ls")
+// moment reads a flag that is a point in time.
+func (a *app) moment(flag, value string) (at time.Time, err error) {
+	if value == "" {
+		return at, nil
+	}
+	if at, err = cli.ParseMoment(a.Now(), value); err != nil {
+		return at, cli.UsageErrorf(cli.Moments, "--%s %w", flag, err)
+	}
+	return at, nil
+}
+
+func (l *list) run(ctx context.Context) error {
+	f, err := l.Open(ctx, "pawl run ls")
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	l, err := f.Answers.Runs(ctx, filter)
+	p := l.printer()
+	if l.query.Source == api.SourceHistory {
+		return l.history(ctx, f, p)
+	}
+	err = l.index(ctx, f, p)
+	why := ""
+	refused, isRefused := errors.AsType[*cli.Error](err)
+	answer, isAnswer := errors.AsType[*api.Error](err)
+	switch {
+	case err == nil || ctx.Err() != nil || p.count > 0:
+		return err
+	case errors.Is(err, errNobody):
+		why = err.Error()
+	case isAnswer && answer.Code == 503:
+		why = "the worker's stores are away: " + answer.Message
+	case isRefused && l.query.Source == api.SourceAny:
+		why = "the workers may not be asked: " + refused.Error()
+	default:
+		return explain(err)
+	}
+	if l.query.Source == api.SourceIndex {
+		return &cli.Error{Err: errors.New(why), Hint: "only workers read the index; --from history needs none"}
+	}
+	fmt.Fprintln(l.Stderr, cli.Clean(why+"; reading the last record of every run instead"))
+	return l.history(ctx, f, p)
+}
+
+// index prints pages of a worker's answers.
+func (l *list) index(ctx context.Context, f *cli.Fleet, p *listPrinter) error {
+	q, share, incomplete, unreadable := l.query, 1.0, false, 0
+	for {
+		q.Limit = api.MaxPage
+		if l.limit > 0 {
+			q.Limit = min(l.limit-p.count, api.MaxPage)
+		}
+		var page api.Listing
+		if err := l.ask(ctx, f, api.RunsList, q, &page); err != nil {
+			return err
+		}
+		if !page.Complete {
+			share, incomplete = min(share, page.Rebuilt), true
+		}
+		unreadable += page.Unreadable
+		if err := p.add(page.Runs); err != nil {
+			return err
+		}
+		q.Cursor = page.Next
+		if q.Cursor == "" || l.limit > 0 && p.count >= l.limit {
+			break
+		}
+	}
+	if err := p.end(); err != nil {
+		return err
+	}
+	l.sayUnreadable(unreadable)
+	if incomplete {
+		fmt.Fprintf(l.Stderr, "the list is incomplete: %d%% of the runs are found again after a loss of Redis; --from history is complete\n", int(share*100))
+	}
+	switch {
+	case p.count == 0:
+		fmt.Fprintln(l.Stderr, "no runs")
+	case q.Cursor != "":
+		fmt.Fprintf(l.Stderr, "the first %d; --all shows all\n", p.count)
+	}
+	return nil
+}
+
+// history prints what the last records of all runs say.
+func (l *list) history(ctx context.Context, f *cli.Fleet, p *listPrinter) error {
+	q := l.query
+	found, err := f.Answers.Runs(ctx, api.Filter{
+		Machine: q.Machine, State: q.State, Status: q.Status, Where: q.Where, Since: q.Since, Until: q.Until, Limit: l.limit,
+	})
 	if err != nil {
 		return err
 	}
-	if l.Unreadable > 0 {
-		fmt.Fprintf(a.Stderr, "%d runs have a last record that this build cannot read: a newer build wrote it, or it is damaged\n", l.Unreadable)
+	if err := p.add(found.Runs); err != nil {
+		return err
 	}
-	if a.JSON() {
-		array := a.PrintArray()
-		for _, r := range l.Runs {
-			if err := array.Add(r); err != nil {
-				return err
-			}
+	if err := p.end(); err != nil {
+		return err
+	}
+	l.sayUnreadable(found.Unreadable)
+	switch {
+	case found.Matched == 0:
+		fmt.Fprintln(l.Stderr, "no runs")
+	case len(found.Runs) < found.Matched:
+		fmt.Fprintf(l.Stderr, "%d of %d runs; --all shows all\n", len(found.Runs), found.Matched)
+	}
+	return nil
+}
+
+func (l *list) sayUnreadable(n int) {
+	if n > 0 {
+		fmt.Fprintf(l.Stderr, "%d runs have a last record that this build cannot read: a newer build wrote it, or it is damaged\n", n)
+	}
+}
+
+// listPrinter prints rows as they come.
+type listPrinter struct {
+	*list
+	array *cli.Array // nil: a table
+	table *cli.Table
+	now   time.Time
+	count int
+}
+
+func (l *list) printer() *listPrinter {
+	p := &listPrinter{list: l, now: l.Now()}
+	if l.JSON() {
+		p.array = l.PrintArray()
+	} else {
+		p.table = l.PrintTable("RUN", "MACHINE", "STATE", "STATUS", "REV", "UPDATED", "ERROR")
+	}
+	return p
+}
+
+func (p *listPrinter) add(rows []api.Row) error {
+	for _, r := range rows {
+		p.count++
+		var err error
+		if p.array != nil {
+			err = p.array.Add(r)
+		} else {
+			machine := fmt.Sprintf("%s@%d", r.Machine, r.Version)
+			err = p.table.Row(r.ID, machine, r.State, r.Status, r.Revision, cli.Age(p.now, r.Updated), cli.Clip(causeText(r.Error), 60))
 		}
-		return array.End()
-	}
-	t, now := a.PrintTable("RUN", "MACHINE", "STATE", "STATUS", "REV", "UPDATED", "ERROR"), a.Now()
-	for _, r := range l.Runs {
-		machine := fmt.Sprintf("%s@%d", r.Machine, r.Version)
-		if err := t.Row(r.ID, machine, r.State, r.Status, r.Revision, cli.Age(now, r.Updated), cli.Clip(causeText(r.Error), 60)); err != nil {
+		if err != nil {
 			return err
 		}
 	}
-	if _, err := t.End(); err != nil {
-		return err
-	}
-	switch {
-	case l.Matched == 0:
-		fmt.Fprintln(a.Stderr, "no runs")
-	case len(l.Runs) < l.Matched:
-		fmt.Fprintf(a.Stderr, "%d of %d runs; --limit 0 shows all\n", len(l.Runs), l.Matched)
-	}
 	return nil
+}
+
+func (p *listPrinter) end() error {
+	if p.array != nil {
+		return p.array.End()
+	}
+	_, err := p.table.End()
+	return err
 }

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/pawlrun/pawl/api"
 	"github.com/pawlrun/pawl/internal/cli"
 	"github.com/pawlrun/pawl/statemachine"
 	"github.com/pawlrun/pawl/transitions"
@@ -25,31 +28,162 @@ func (a *app) machine(name string, version int) (*statemachine.Definition, bool)
 	return c.Definition(name, version)
 }
 
-func (a *app) completeMachine(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	c, err := a.catalog()
-	if err != nil || len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var names []string
-	for _, d := range c.Definitions() {
-		names = append(names, d.Name)
-	}
-	return slices.Compact(names), cobra.ShellCompDirectiveNoFileComp
-}
-
 func (a *app) machineListCommand() *cobra.Command {
-	return &cobra.Command{
+	var build bool
+	c := &cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
-		Short:   "List the machines of this build",
+		Short:   "List the machines that workers have registered",
+		Long: `List the machines that workers have registered, with their versions and, where a
+worker answers, how many runs they have. With --build it lists the machines of
+this build instead, and needs no fleet.`,
 		Example: `  pawl machine ls
-  pawl machine ls -o json`,
+  pawl machine ls -o json | jq -r '.[].name'
+  pawl machine ls --build`,
 		Args: cli.Exactly(),
-		RunE: func(*cobra.Command, []string) error { return a.machineList() },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if build {
+				return a.machineBuild()
+			}
+			return a.machineList(cmd.Context())
+		},
+	}
+	c.Flags().BoolVar(&build, "build", false, "the machines of this build")
+	return c
+}
+
+// machines are those of the fleet, by name: from a worker, which may know how
+// many runs there are, or else from the registry.
+func (a *app) machines(ctx context.Context, f *cli.Fleet) ([]api.Machine, error) {
+	var l api.MachineList
+	err := a.ask(ctx, f, api.MachinesList, struct{}{}, &l)
+	if err == nil || ctx.Err() != nil {
+		return l.Machines, err
+	}
+	return f.Answers.Registry.Machines(ctx)
+}
+
+func (a *app) machineList(ctx context.Context) error {
+	f, err := a.Open(ctx, "pawl machine ls")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	machines, err := a.machines(ctx, f)
+	if err != nil {
+		return err
+	}
+	if a.JSON() {
+		if machines == nil {
+			machines = []api.Machine{}
+		}
+		return a.PrintJSON(machines)
+	}
+	t := a.PrintTable("MACHINE", "VERSIONS", "HASH", "REGISTERED", "RUNS")
+	for _, m := range machines {
+		versions, hash, registered := []string{}, "", ""
+		for _, v := range m.Versions {
+			versions, hash, registered = append(versions, fmt.Sprint(v.Version)), v.Hash, cli.Age(a.Now(), v.Registered)
+		}
+		if err := t.Row(m.Name, strings.Join(versions, " "), hash, registered, counts(m.Runs)); err != nil {
+			return err
+		}
+	}
+	n, err := t.End()
+	if err == nil && n == 0 {
+		fmt.Fprintln(a.Stderr, "no machines: no worker has registered any yet; pawl machine ls --build lists those of this build")
+	}
+	return err
+}
+
+// counts are the runs of a machine by status, on one line.
+func counts(runs map[statemachine.Status]int) string {
+	var all []string
+	for _, s := range statuses() {
+		if n := runs[statemachine.Status(s)]; n > 0 {
+			all = append(all, fmt.Sprintf("%d %s", n, s))
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// machineDetail is a machine of the fleet, and what this build knows of it.
+type machineDetail struct {
+	api.Machine
+	Build []machineRow `json:"build"` // its versions in this build
+}
+
+func (a *app) machineShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show <machine>",
+		Short: "Show a machine: its versions, runs, states and effects",
+		Long: `Show a machine that workers have registered: its versions, and how many runs it
+has where a worker answers. States and effects are shown of versions that this
+build has, too.`,
+		Example: `  pawl machine show invoice
+  pawl machine show invoice -o json | jq .runs`,
+		Args:              machineArg,
+		ValidArgsFunction: a.completeMachine,
+		RunE:              func(cmd *cobra.Command, args []string) error { return a.machineShow(cmd.Context(), args[0]) },
 	}
 }
 
-// machineRow is a machine in a list.
+func machineArg(cmd *cobra.Command, args []string) error {
+	if err := cli.Exactly("machine")(cmd, args); err != nil {
+		return err
+	}
+	if !machineName.MatchString(args[0]) {
+		return fmt.Errorf("%q is no name of a machine", args[0])
+	}
+	return nil
+}
+
+func (a *app) machineShow(ctx context.Context, name string) error {
+	f, err := a.Open(ctx, "pawl machine show")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	machines, err := a.machines(ctx, f)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(machines, func(m api.Machine) bool { return m.Name == name })
+	if i < 0 {
+		return &cli.Error{Err: fmt.Errorf("machine %q: %w: no worker has registered it", name, api.ErrNotFound), Hint: "see pawl machine ls"}
+	}
+	d := machineDetail{Machine: machines[i], Build: []machineRow{}}
+	rows, err := a.machineRows()
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		if r.Name == name {
+			d.Build = append(d.Build, r)
+		}
+	}
+	if a.JSON() {
+		return a.PrintJSON(d)
+	}
+	fmt.Fprintf(a.Stdout, "Machine  %s\nRuns     %s\n\n", d.Name, cmp.Or(counts(d.Runs), "-"))
+	t := a.PrintTable("VERSION", "HASH", "REGISTERED", "HERE", "STATES", "EFFECTS")
+	for _, v := range d.Versions {
+		here, states, effects := "no", "", ""
+		if i := slices.IndexFunc(d.Build, func(r machineRow) bool { return r.Version == v.Version }); i >= 0 {
+			here, states, effects = "yes", strings.Join(d.Build[i].States, " "), strings.Join(d.Build[i].Effects, " ")
+			if d.Build[i].Hash != v.Hash {
+				here = "another"
+			}
+		}
+		if err := t.Row(v.Version, v.Hash, cli.Time(v.Registered), here, states, effects); err != nil {
+			return err
+		}
+	}
+	_, err = t.End()
+	return err
+}
+
+// machineRow is a machine of this build in a list.
 type machineRow struct {
 	Name    string   `json:"name"`
 	Version int      `json:"version"`
@@ -58,10 +192,10 @@ type machineRow struct {
 	Effects []string `json:"effects"`
 }
 
-func (a *app) machineList() error {
+func (a *app) machineRows() ([]machineRow, error) {
 	c, err := a.catalog()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var rows []machineRow
 	for _, d := range c.Definitions() {
@@ -73,6 +207,14 @@ func (a *app) machineList() error {
 		slices.Sort(row.Effects)
 		row.Effects = slices.Compact(row.Effects)
 		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+func (a *app) machineBuild() error {
+	rows, err := a.machineRows()
+	if err != nil {
+		return err
 	}
 	if a.JSON() {
 		return a.PrintJSON(rows)
@@ -91,14 +233,14 @@ func (a *app) machineGraphCommand() *cobra.Command {
 	var version int
 	c := &cobra.Command{
 		Use:               "graph <machine>",
-		Short:             "Draw a machine, in Mermaid",
+		Short:             "Draw a machine of this build, in Mermaid",
 		Example:           `  pawl machine graph invoice > invoice.mmd`,
-		Args:              cli.Exactly("machine"),
+		Args:              machineArg,
 		ValidArgsFunction: a.completeMachine,
 		RunE: func(_ *cobra.Command, args []string) error {
 			d, ok := a.machine(args[0], version)
 			if !ok {
-				return &cli.Error{Err: fmt.Errorf("this build has no such machine: %s", args[0]), Hint: "see pawl machine ls"}
+				return &cli.Error{Err: fmt.Errorf("this build has no such machine: %s", args[0]), Hint: "see pawl machine ls --build"}
 			}
 			return a.draw(d, "")
 		},

@@ -8,11 +8,14 @@ import (
 )
 
 // app is the commands of one command line.
-type app struct{ *cli.Tool }
+type app struct {
+	*cli.Tool
+	user string // as whom the control API is asked; "" is nobody in particular
+}
 
 // root returns the command line of pawl.
 func root(t *cli.Tool) *cobra.Command {
-	a := &app{t}
+	a := &app{Tool: t}
 	c := &cobra.Command{
 		Use:   "pawl",
 		Short: "Start runs, steer them, and see what became of them",
@@ -35,9 +38,13 @@ one line there, whatever -o says.
 	}
 	run := &cobra.Command{Use: "run", Short: "Start runs, look at them, and steer them"}
 	run.AddCommand(a.startCommand(), a.showCommand(), a.historyCommand(), a.listCommand(), a.graphCommand(),
-		a.watchCommand(), a.waitCommand(), a.resultCommand())
+		a.watchCommand(), a.waitCommand(), a.resultCommand(), a.signalCommand())
+	run.AddCommand(a.steerCommands()...)
 	machine := &cobra.Command{Use: "machine", Short: "Look at machines"}
-	machine.AddCommand(a.machineListCommand(), a.machineGraphCommand())
-	c.AddCommand(run, machine, a.provisionCommand(), a.benchCommand())
+	machine.AddCommand(a.machineListCommand(), a.machineShowCommand(), a.machineGraphCommand())
+	workers := &cobra.Command{Use: "worker", Short: "Look at workers"}
+	workers.AddCommand(a.workerListCommand())
+	c.AddCommand(run, machine, workers, a.provisionCommand(), a.benchCommand())
+	c.PersistentFlags().StringVar(&a.user, "as", "", "user of the control API, where the server's permissions pin users to their subjects")
 	return c
 }

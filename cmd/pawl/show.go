@@ -127,7 +127,11 @@ func causeText(c *statemachine.Cause) string {
 	if c == nil {
 		return ""
 	}
-	return c.Class + ": " + c.Message
+	text := c.Class + ": " + c.Message
+	if c.By != "" {
+		text += " (by " + c.By + ")"
+	}
+	return text
 }
 
 func moment(now, at time.Time) string {

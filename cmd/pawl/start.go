@@ -13,7 +13,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
+	"github.com/pawlrun/pawl/api"
 	"github.com/pawlrun/pawl/internal/cli"
+	"github.com/pawlrun/pawl/statemachine"
 )
 
 // machineName is the grammar of a machine's name, which is part of a subject.
@@ -35,11 +37,10 @@ func (a *app) startCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "start <machine> [-]",
 		Short: "Start a run",
-		Long: `Start a run: publish its input, as any producer does, and print its id once the
-broker has stored it. From then on the run is the fleet's to carry on, whatever
-happens to this command.
+		Long: `Start a run and print its id once its start is stored. From then on the run is the
+fleet's to carry on, whatever happens to this command; it needs no worker.
 
-Starting an id again with the same input does nothing. The input is JSON, from
+Starting an id again with the same input does nothing, and says so. The input is JSON, from
 --input, from a file, or from standard input ("-"); without one it is {}.`,
 		Example: `  pawl run start report --id report-4412 -f report.json
   jq -n '{steps: [{do: "noop"}]}' | pawl run start kitchensink - --wait
@@ -102,31 +103,74 @@ func (s *start) run(ctx context.Context) error {
 		return err
 	}
 	defer f.Close()
-	w := &waiter{follower: follower{app: s.app, fleet: f, id: s.id}, machine: s.machine, began: s.Now()}
 	if s.wait {
-		if err := w.before(ctx); err != nil {
+		return s.follow(ctx, f, m)
+	}
+	var started api.Started
+	err = s.ask(ctx, f, api.RunsStart, api.StartRequest{
+		Machine: s.machine, ID: s.id, Version: s.version, Input: m.Data, Timeout: s.patience(),
+	}, &started)
+	answer, isAnswer := errors.AsType[*api.Error](err)
+	refused, isRefused := errors.AsType[*cli.Error](err)
+	row := startedRow{Run: s.id, Outcome: started.Outcome, Status: started.Status}
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return err
+	case isAnswer && answer.Code != 503 && answer.Code != 403:
+		return explain(named(err, "start run "+s.id, s.id))
+	case !isAnswer && !isRefused && !errors.Is(err, errNobody):
+		return err
+	default:
+		// Nobody answers, or not to us: whoever may publish a start needs nobody.
+		ack, err := s.publish(ctx, f, m)
+		if err != nil {
 			return err
 		}
+		row.Outcome, row.Stream, row.Sequence = api.OutcomeAccepted, ack.Stream, ack.Sequence
+	}
+	if s.JSON() {
+		return s.PrintJSON(row)
+	}
+	switch {
+	case errors.Is(err, errNobody):
+		s.sayNobody(err)
+	case isAnswer:
+		fmt.Fprintln(s.Stderr, "accepted:", cli.Clean(answer.Message)+": it will be carried out once")
+	case isRefused:
+		fmt.Fprintln(s.Stderr, "accepted: the workers may not be asked for more:", cli.Clean(refused.Error()))
+	case row.Outcome == api.OutcomeAccepted:
+		fmt.Fprintln(s.Stderr, "accepted: no worker has taken it yet")
+	case row.Outcome == api.OutcomeExists:
+		fmt.Fprintf(s.Stderr, "run %s exists, by the same start: it %s\n", cli.Clean(s.id), being(row.Status))
+	}
+	_, err = fmt.Fprintln(s.Stdout, s.id)
+	return err
+}
+
+// startedRow is what became of a start, for programs.
+type startedRow struct {
+	Run      string              `json:"run"`
+	Outcome  api.Outcome         `json:"outcome"`          // created, exists or accepted
+	Status   statemachine.Status `json:"status,omitempty"` // of the run, unless accepted
+	Stream   string              `json:"stream,omitempty"` // where the start lies, if this tool stored it
+	Sequence uint64              `json:"sequence,omitempty"`
+}
+
+// follow stores the start and follows the run.
+func (s *start) follow(ctx context.Context, f *cli.Fleet, m *nats.Msg) error {
+	w := &waiter{follower: follower{app: s.app, fleet: f, id: s.id}, machine: s.machine, began: s.Now()}
+	if err := w.before(ctx); err != nil {
+		return err
 	}
 	ack, err := s.publish(ctx, f, m)
 	if err != nil {
 		return err
 	}
-	if s.wait {
-		if !s.JSON() {
-			fmt.Fprintln(s.Stdout, s.id)
-		}
-		return w.wait(ctx, ack)
+	if !s.JSON() {
+		fmt.Fprintln(s.Stdout, s.id)
 	}
-	if s.JSON() {
-		return s.PrintJSON(struct {
-			Run      string `json:"run"`
-			Stream   string `json:"stream"`
-			Sequence uint64 `json:"sequence"`
-		}{s.id, ack.Stream, ack.Sequence})
-	}
-	_, err = fmt.Fprintln(s.Stdout, s.id)
-	return err
+	return w.wait(ctx, ack)
 }
 
 // message is what any producer publishes.

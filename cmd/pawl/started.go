@@ -55,6 +55,7 @@ func (w *waiter) wait(ctx context.Context, ack *jetstream.PubAck) error {
 		if err := w.taken(ctx, ack); err != nil {
 			return err
 		}
+		fmt.Fprintf(w.Stderr, "run %s exists, by the same start\n", cli.Clean(w.id))
 	}
 	for r, err := range w.records(ctx) {
 		if err != nil {

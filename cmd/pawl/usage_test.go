@@ -101,7 +101,7 @@ func TestUsage(t *testing.T) {
 		{"run start a --version 0", 2, "pawl: --version is a number from 1: leave it off for the highest (see pawl run start --help)"},
 		{"run ls --machine A.b", 2, `pawl: --machine "A.b" is no name of a machine (pawl machine ls)`},
 		{"run show", 2, "pawl: pawl run show needs <id> (see pawl run show --help)"},
-		{"run ls --status done", 2, `pawl: --status "done" is no status (it is one of running, parked, succeeded, failed, cancelled)`},
+		{"run ls --status done", 2, `pawl: --status "done" is no status (it is one of running, parked, paused, succeeded, failed, cancelled)`},
 		{"run ls --limit -1", 2, "pawl: --limit is -1 (0 is all of them)"},
 		{"run ls extra", 2, `pawl: pawl run ls takes no further argument "extra" (see pawl run ls --help)`},
 		{"run ls -o yaml", 2, `pawl: -o "yaml" is no format (it is table, wide, json)`},
@@ -111,7 +111,21 @@ func TestUsage(t *testing.T) {
 		{"run wait", 2, "pawl: pawl run wait needs <id> (see pawl run wait --help)"},
 		{"run wait a --for 0s", 2, "pawl: --for is 0s (a duration such as 10m)"},
 		{"run watch a b", 2, `pawl: pawl run watch takes no further argument "b" (see pawl run watch --help)`},
-		{"machine graph nonesuch", 1, "pawl: this build has no such machine: nonesuch (see pawl machine ls)"},
+		{"run ls --since yesterday", 2, `pawl: --since "yesterday" is no point in time (such as 2h, 3d, 2026-10-31 or 2026-10-31T08:00:00Z)`},
+		{"run ls --since 1h --until 2h", 2, "pawl: --since 1h is not before --until 2h (nothing is between them)"},
+		{"run ls --from redis", 2, `pawl: --from "redis" is no source (it is one of history, index)`},
+		{"run ls --all --limit 5", 2, "pawl: --all and --limit are both given (leave one off)"},
+		{"run ls --state Done", 2, `pawl: --state "Done" is no name of a state (pawl machine show)`},
+		{"run signal a", 2, "pawl: pawl run signal needs <name> (see pawl run signal --help)"},
+		{"run signal a b {", 2, "pawl: the input is not JSON: unexpected end of JSON input (the third argument, line 1, column 2)"},
+		{"run signal a b {} c", 2, `pawl: pawl run signal takes no further argument "c" (see pawl run signal --help)`},
+		{"run signal a b {} -f x", 2, "pawl: the body is given twice: it is one of <json>, --file and - (see pawl run signal --help)"},
+		{"run signal a B", 2, `pawl: "B" is no name of a signal (see pawl run signal --help)`},
+		{"run cancel", 2, "pawl: pawl run cancel needs <id> (see pawl run cancel --help)"},
+		{"run cancel a --id=", 2, "pawl: --id is empty (leave it off to have an id made)"},
+		{"run cancel a --effect e", 2, "pawl: unknown flag: --effect (see pawl run cancel --help)"},
+		{"machine show A", 2, `pawl: "A" is no name of a machine (see pawl machine show --help)`},
+		{"machine graph nonesuch", 1, "pawl: this build has no such machine: nonesuch (see pawl machine ls --build)"},
 		{"bench --runs 0", 2, "pawl: the number of runs is 0, not at least 1 (see pawl bench --help)"},
 		{"bench --serial --inflight 5", 2, "pawl: --serial has one run in flight, and --inflight says how many (leave one off)"},
 		{"run ls -s nats://127.0.0.1:1", 1, "pawl: connect to NATS at nats://127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused (is it running? named by -s; name another with -s URL)"},
@@ -137,7 +151,7 @@ func TestIDsThatAreNone(t *testing.T) {
 	for id, says := range map[string]string{
 		"": "empty", " a": "blanks at its ends", "a ": "blanks at its ends", "a\nb": "control characters", "a\xff": "UTF-8", strings.Repeat("x", 257): "256",
 	} {
-		for _, command := range []string{"show", "history", "watch", "wait", "result"} {
+		for _, command := range []string{"show", "history", "watch", "wait", "result", "cancel", "pause", "resume", "retry"} {
 			got := pawlRun(t, "run", command, id)
 			if got.code != 2 || !strings.Contains(got.stderr, says) || !strings.HasSuffix(got.stderr, "(see pawl run "+command+" --help)\n") {
 				t.Errorf("pawl run %s %q = %+v, want %q", command, id, got, says)
@@ -166,16 +180,30 @@ func TestExamples(t *testing.T) {
 
 func TestMachines(t *testing.T) {
 	t.Parallel()
-	got := pawlRun(t, "machine", "ls")
+	got := pawlRun(t, "machine", "ls", "--build")
 	for _, says := range []string{"MACHINE", "invoice      1", "kitchensink", "report"} {
 		if !strings.Contains(got.stdout, says) {
-			t.Errorf("pawl machine ls has no %q:\n%s", says, got.stdout)
+			t.Errorf("pawl machine ls --build has no %q:\n%s", says, got.stdout)
 		}
 	}
 	if got := pawlRun(t, "machine", "graph", "report"); got.code != 0 || !strings.Contains(got.stdout, "stateDiagram-v2") {
 		t.Errorf("pawl machine graph report = %+v", got)
 	}
-	if got := pawlRun(t, "__complete", "machine", "graph", ""); !strings.HasPrefix(got.stdout, "invoice\nkitchensink\nreport\n") {
-		t.Errorf("the completion of a machine is %q", got.stdout)
+	for args, want := range map[string]string{
+		"machine graph":                   "invoice\nkitchensink\nreport\n",
+		"run ls --machine":                "invoice\nkitchensink\nreport\n",
+		"run ls --status":                 "running\nparked\npaused\n",
+		"run ls --from":                   "history\nindex\n",
+		"run ls --machine report --state": "",
+		"run ls -o":                       "table\nwide\njson\n",
+	} {
+		if got := pawlRun(t, append(append([]string{"__complete"}, strings.Fields(args)...), "")...); !strings.HasPrefix(got.stdout, want) || got.code != 0 {
+			t.Errorf("the completion of pawl %s is %+v", args, got)
+		}
+	}
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if got := pawlRun(t, "completion", shell); got.code != 0 || !strings.Contains(got.stdout, "pawl") {
+			t.Errorf("pawl completion %s = %d, %s", shell, got.code, got.stderr)
+		}
 	}
 }

@@ -41,6 +41,8 @@ func (t *Tool) Main(ctx context.Context, root *cobra.Command, args []string) int
 	f.StringVar(&t.Prefix, "prefix", "", "first token of the fleet's subjects (default: $PAWL_PREFIX, "+natsqueue.DefaultPrefix+")")
 	f.StringVarP(&t.Format, "output", "o", "table", "how to print: table, wide (nothing is shortened) or json")
 	f.DurationVar(&t.Timeout, "timeout", 5*time.Second, "how long to wait for an answer of the server")
+	// A completion that cannot be registered is only not offered.
+	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats(), cobra.ShellCompDirectiveNoFileComp))
 	if t.Now == nil {
 		t.Now = time.Now
 	}
@@ -51,7 +53,7 @@ func (t *Tool) Main(ctx context.Context, root *cobra.Command, args []string) int
 	// line, whoever notices it.
 	running := false
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		if err := t.check(); err != nil {
+		if err := t.Check(); err != nil {
 			return err
 		}
 		running = true
@@ -104,7 +106,9 @@ func group(c *cobra.Command) {
 	c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 }
 
-func (t *Tool) check() error {
+// Check says what is wrong with the global flags, and sets what they leave open.
+// Main calls it before a command; completions call it themselves.
+func (t *Tool) Check() error {
 	if !slices.Contains(formats(), t.Format) {
 		return UsageErrorf("it is "+strings.Join(formats(), ", "), "-o %q is no format", t.Format)
 	}

@@ -90,7 +90,7 @@ func (t *Tool) open(ctx context.Context, nc *nats.Conn) (*Fleet, error) {
 	}
 	return &Fleet{
 		Conn: nc, JetStream: js, Timeout: t.Timeout, queue: q,
-		Answers: &api.Answers{Log: q.Log, Blobs: q.Blobs, Letters: q.Letters},
+		Answers: &api.Answers{Log: q.Log, Blobs: q.Blobs, Letters: q.Letters, Registry: q.Machines, Sender: q.Sender},
 	}, nil
 }
 

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pawlrun/pawl/api"
+	"github.com/pawlrun/pawl/internal/cli"
+	"github.com/pawlrun/pawl/statemachine"
+)
+
+// signaller is the command line of run signal.
+type signaller struct {
+	*app
+	run, name string
+	body      []byte
+	file      string
+	id        string
+}
+
+func (a *app) signalCommand() *cobra.Command {
+	s := &signaller{app: a}
+	c := &cobra.Command{
+		Use:   "signal <id> <name> [<json>|-]",
+		Short: "Tell a run something",
+		Long: `Tell a run something from outside, such as an approval. The body is JSON: an
+argument, a file, or standard input ("-"); without one it is {}.
+
+The same --id is applied once. With no worker alive the signal is stored, and the
+first worker that starts delivers it.`,
+		Example: `  pawl run signal inv-4412 approve '{"by":"jo"}'
+  jq -n '{ok: true}' | pawl run signal inv-4412 approve - --id approval-7`,
+		Args: signalArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, file := "", s.file
+			if len(args) == 3 && args[2] == "-" {
+				file = "-"
+			} else if len(args) == 3 {
+				text = args[2]
+			}
+			body, err := a.body(text, file, "the third argument", "{}")
+			if err != nil {
+				return err
+			}
+			s.run, s.name, s.body = args[0], args[1], body
+			return s.send(cmd.Context())
+		},
+	}
+	c.Flags().StringVarP(&s.file, "file", "f", "", "file with the body; - is standard input")
+	c.Flags().StringVar(&s.id, "id", "", "id of the signal: the same is applied once (default: one is made)")
+	return c
+}
+
+func signalArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 3 && cmd.Flags().Changed("file") {
+		return errors.New("the body is given twice: it is one of <json>, --file and -")
+	}
+	if len(args) == 3 && args[2] == "" {
+		return errors.New("the body is empty: leave it off for {}")
+	}
+	if id := cmd.Flags().Lookup("id"); id.Changed && id.Value.String() == "" {
+		return errors.New("--id is empty: leave it off to have an id made")
+	}
+	if err := cli.Exactly("id", "name")(cmd, args[:min(len(args), 2)]); err != nil {
+		return err
+	}
+	if len(args) > 3 {
+		return fmt.Errorf("%s takes no further argument %q", cmd.CommandPath(), args[3])
+	}
+	if !machineName.MatchString(args[1]) { // the same grammar
+		return fmt.Errorf("%q is no name of a signal", args[1])
+	}
+	return checkRun(args[0])
+}
+
+func (s *signaller) send(ctx context.Context) error {
+	f, err := s.Open(ctx, "pawl run signal")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var told api.Told
+	q := api.SignalRequest{ID: s.run, Name: s.name, SignalID: cmp.Or(s.id, newID()), Body: s.body, Timeout: s.patience()}
+	alone := q
+	alone.Timeout = new(statemachine.Duration)
+	nobody, err := s.change(ctx, f, api.RunsSignal, q, alone, &told)
+	if err != nil {
+		return named(err, "signal "+s.name+" to run "+s.run, s.run)
+	}
+	s.sayNobody(nobody)
+	if s.JSON() {
+		return s.PrintJSON(told)
+	}
+	_, err = fmt.Fprintln(s.Stdout, cli.Clean(fmt.Sprintf("%s signal %s %s%s", s.run, s.name, told.Outcome, standing(told))))
+	return err
+}

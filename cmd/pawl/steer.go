@@ -1,0 +1,186 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os/user"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pawlrun/pawl/api"
+	"github.com/pawlrun/pawl/internal/cli"
+	"github.com/pawlrun/pawl/statemachine"
+)
+
+// steer is the command line of the commands that steer runs.
+type steer struct {
+	*app
+	name   string // of the command
+	verb   api.Verb
+	reason string
+	by     string
+	id     string // of the request
+	effect string
+}
+
+// steerCommands are cancel, pause, resume and retry.
+func (a *app) steerCommands() []*cobra.Command {
+	return []*cobra.Command{
+		a.steerCommand("cancel", api.RunsCancel, "End runs",
+			`End runs, wherever they are. Effects that are under way are not called back.`,
+			`  pawl run cancel report-4412 --reason 'ordered twice'
+  pawl run ls --status parked -o json | jq -r '.[].id' | xargs pawl run cancel`),
+		a.steerCommand("pause", api.RunsPause, "Hold runs",
+			`Hold runs: nothing new is performed until they are resumed.`,
+			`  pawl run pause report-4412 --reason 'the printer is being moved'`),
+		a.steerCommand("resume", api.RunsResume, "Let paused runs go on",
+			`Let paused runs go on.`,
+			`  pawl run resume report-4412`),
+		a.steerCommand("retry", api.RunsRetry, "Try anew what parked runs gave up",
+			`Try anew what parked runs gave up: with all attempts, and the same idempotency
+keys.`,
+			`  pawl run retry report-4412 --reason 'the address is right now'
+  pawl run retry report-4412 --effect email-1`),
+	}
+}
+
+func (a *app) steerCommand(name string, verb api.Verb, short, long, example string) *cobra.Command {
+	s := &steer{app: a, name: name, verb: verb}
+	c := &cobra.Command{
+		Use:   name + " <id>...",
+		Short: short,
+		Long: long + `
+
+Any worker is asked and says whether it is applied, accepted (stored, and carried
+out once), or a duplicate of a request with the same --id. With no worker alive
+it is stored all the same. Each run is told on its own: one that cannot be has
+a line on standard error, and the exit code is 1.`,
+		Example: example,
+		Args:    someRuns,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("id") && s.id == "" {
+				return cli.UsageErrorf("leave it off to have an id made", "--id is empty")
+			}
+			return s.run(cmd.Context(), args)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&s.reason, "reason", "", "why, for the record: at most 2 KB")
+	f.StringVar(&s.by, "by", "", "who asks, for the record (default: the user of this machine; not verified)")
+	f.StringVar(&s.id, "id", "", "id of the request: the same is applied once (default: one is made)")
+	if verb == api.RunsRetry {
+		f.StringVar(&s.effect, "effect", "", "id of the effect (default: all that were given up)")
+	}
+	return c
+}
+
+// toldRow is what became of a request for one run.
+type toldRow struct {
+	api.Told
+	Error string `json:"error,omitempty"`
+}
+
+func (s *steer) run(ctx context.Context, ids []string) error {
+	f, err := s.Open(ctx, "pawl run "+s.name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	s.id = cmp.Or(s.id, newID())
+	s.by = cmp.Or(s.by, s.osUser())
+	array := s.PrintArray()
+	failed, said := false, false
+	for _, id := range ids {
+		told, nobody, err := s.tell(ctx, f, id)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		row := toldRow{Told: told}
+		if err != nil {
+			if len(ids) == 1 && !s.JSON() {
+				return err
+			}
+			failed = true
+			cli.Report(s.Stderr, "pawl", err)
+			row.ID, row.Error = id, cli.Clean(err.Error())
+		} else if !said && nobody != nil {
+			said = true
+			s.sayNobody(nobody)
+		}
+		switch {
+		case s.JSON():
+			err = array.Add(row)
+		case row.Error == "":
+			_, err = fmt.Fprintln(s.Stdout, cli.Clean(fmt.Sprintf("%s %s %s%s", id, s.name, told.Outcome, standing(told))))
+		default:
+			err = nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if s.JSON() {
+		if err := array.End(); err != nil {
+			return err
+		}
+	}
+	if failed {
+		return cli.ErrSilent
+	}
+	return nil
+}
+
+func (s *steer) tell(ctx context.Context, f *cli.Fleet, id string) (told api.Told, nobody, err error) {
+	q := api.CommandRequest{ID: id, RequestID: s.id, By: s.by, Reason: s.reason, Effect: s.effect, Timeout: s.patience()}
+	alone := q
+	alone.Timeout = new(statemachine.Duration)
+	nobody, err = s.change(ctx, f, s.verb, q, alone, &told)
+	if err != nil && ctx.Err() == nil {
+		err = named(err, s.name+" run "+id, id)
+	}
+	return told, nobody, err
+}
+
+// named says what an error is about, unless it names the run itself.
+func named(err error, what, id string) error {
+	if strings.Contains(err.Error(), strconv.Quote(id)) {
+		return err
+	}
+	e, ok := errors.AsType[*cli.Error](err)
+	if !ok {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	named := *e
+	named.Err = fmt.Errorf("%s: %w", what, e.Err)
+	return &named
+}
+
+// standing is where a run is after a request.
+func standing(t api.Told) string {
+	if t.Status == "" {
+		return ""
+	}
+	return fmt.Sprintf(": %s at revision %d", t.Status, t.Revision)
+}
+
+// osUser is who uses this machine.
+func (a *app) osUser() string {
+	for _, name := range []string{"USER", "LOGNAME", "USERNAME"} {
+		if v := a.Getenv(name); v != "" {
+			return v
+		}
+	}
+	u, err := user.Current()
+	if err != nil {
+		return ""
+	}
+	return u.Username
+}
+
+// newID is an id that nobody else makes.
+func newID() string { return strings.ToLower(rand.Text()[:16]) }

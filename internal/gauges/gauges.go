@@ -24,8 +24,8 @@ type Options struct {
 
 const (
 	// share is how many times as long as a snapshot took the pause after it
-	// is: taking it costs half a percent of the time, whatever it costs.
-	share = 200
+	// is: taking it costs one percent of the time, whatever it costs.
+	share = 100
 	// longest is the longest pause.
 	longest = 10 * time.Minute
 	// patience is how long a snapshot may take.
@@ -112,7 +112,9 @@ func (p *part[T]) renew(ctx context.Context, every time.Duration) (time.Duration
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.value, p.at, p.took, p.pause = v, began, took, min(max(every, share*took), max(longest, every))
+	// One that is slow once, as the first is, says more about the moment.
+	slow := min(took, p.took)
+	p.value, p.at, p.took, p.pause = v, began, took, min(max(every, share*slow), max(longest, every))
 	return p.pause, nil
 }
 

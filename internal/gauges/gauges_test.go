@@ -92,11 +92,11 @@ func TestGaugesShowSnapshots(t *testing.T) {
 
 // However often somebody scrapes, a snapshot is taken once in a while: more
 // seldom, the longer it takes.
-func TestSnapshotsCostHalfAPercentAtMost(t *testing.T) {
+func TestSnapshotsCostOnePercentAtMost(t *testing.T) {
 	for _, tt := range []struct {
 		takes time.Duration
 		most  int32 // snapshots in an hour
-	}{{0, 270}, {100 * time.Millisecond, 200}, {time.Second, 21}, {5 * time.Second, 8}} {
+	}{{0, 270}, {100 * time.Millisecond, 270}, {time.Second, 42}, {5 * time.Second, 12}} {
 		synctest.Test(t, func(t *testing.T) {
 			var n atomic.Int32
 			g := New(Options{Queues: queues, Index: func(context.Context) (Index, error) {

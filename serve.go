@@ -15,7 +15,7 @@ import (
 // works all the same: the runs matter more, and others may answer.
 func (p *Process) serve(ctx context.Context, w *worker.Worker) {
 	answers := &api.Answers{
-		Log: p.queue.Log, Blobs: p.queue.Blobs, Letters: p.queue.Letters, Sender: p.queue.Sender,
+		Log: p.queue.Log, Blobs: p.queue.Blobs, Letters: p.queue.Letters, Sender: p.queue.Sender, Index: p.store,
 		Bell: p.queue.Log, Registry: p.queue.Machines, Counts: counts{p.store}, Streams: p.queue,
 	}
 	server := api.NewServer(answers, api.ServerOptions{Authorise: p.opts.authorise, Logger: p.log.With(logkey.Component, "api")})

@@ -76,31 +76,40 @@ func within(items Items, most int) Items {
 	return items[i:]
 }
 
-// unsealed collects the items that lie in records, in one reading for all logs.
+// unsealed collects the items that lie in records, in one reading for all
+// logs; where no log can have items it leaps over the records.
 func (a *Answers) unsealed(ctx context.Context, r *statemachine.Stored) (map[string]Items, error) {
 	fresh := make(map[string]Items)
-	after, found := r.Seq, false
-	for _, ref := range r.Logs {
-		if ref.Count > ref.Sealed {
-			after, found = min(after, ref.After), true
-		}
-	}
-	if !found {
-		return fresh, nil
-	}
-	for old, err := range a.Log.Read(ctx, r.Run, after) {
-		if err != nil {
-			return nil, err
-		}
-		if old.Seq > r.Seq {
-			break // appended since r was read
-		}
-		for name, items := range old.Adds {
-			if old.Seq > r.Logs[name].After {
-				fresh[name] = append(fresh[name], items...)
+	// next is where items that are still missing may lie after a record: right
+	// after it, or later, or nowhere.
+	next := func(seq uint64) (after uint64, missing bool) {
+		after = r.Seq
+		for name, ref := range r.Logs {
+			if len(fresh[name]) < ref.Count-ref.Sealed {
+				after, missing = min(after, max(seq, ref.After)), true
 			}
 		}
-		if old.Seq == r.Seq {
+		return after, missing
+	}
+	for after, missing := next(0); missing; {
+		from := after
+		for old, err := range a.Log.Read(ctx, r.Run, from) {
+			if err != nil {
+				return nil, err
+			}
+			if old.Seq > r.Seq {
+				return fresh, nil // appended since r was read
+			}
+			for name, items := range old.Adds {
+				if old.Seq > r.Logs[name].After {
+					fresh[name] = append(fresh[name], items...)
+				}
+			}
+			if after, missing = next(old.Seq); !missing || after > old.Seq {
+				break
+			}
+		}
+		if after == from { // nothing was found: they are not there
 			break
 		}
 	}

@@ -1,0 +1,619 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/pawlrun/pawl/deadletter"
+	"github.com/pawlrun/pawl/statemachine"
+)
+
+// do asks a server.
+func do[A any](t *testing.T, s *Server, v Verb, request any) (*A, error) {
+	t.Helper()
+	body, err := json.Marshal(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := s.Do(t.Context(), Caller{Role: v.Role()}, v, body)
+	if err != nil {
+		return nil, err
+	}
+	if len(answer) > MaxAnswer {
+		t.Errorf("%s: an answer of %d bytes", v, len(answer))
+	}
+	a := new(A)
+	if err := json.Unmarshal(answer, a); err != nil {
+		t.Fatalf("%s: the answer %.200q: %v", v, answer, err)
+	}
+	return a, nil
+}
+
+func newServer(t *testing.T, a *Answers, o ServerOptions) *Server {
+	t.Helper()
+	s := NewServer(a, o)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// isClass reports whether an error is of a class.
+func isClass(err error, class string) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Class == class && e.Code == CodeOf(class)
+}
+
+// A run with 32 MB in its logs is answered with the end of each, in time and
+// without reading all of it.
+func TestLargeRunIsTruncated(t *testing.T) {
+	t.Parallel()
+	w := newTwin(t)
+	w.drive(counting("counter"), "run-1", 3, 2)
+	const steps, chunk = 4200, 8
+	item := func(i int) json.RawMessage {
+		b, _ := encode(fmt.Sprintf("%04d", i) + strings.Repeat("<", 8000))
+		return b
+	}
+	ref := statemachine.LogRef{Count: steps, Sealed: steps}
+	for first := 0; first < steps; first += chunk {
+		c := statemachine.Chunk{Prev: ref.Head, First: first}
+		for i := range chunk {
+			c.Items = append(c.Items, item(first+i))
+		}
+		ref.Head = fmt.Sprint("chunk-", first)
+		w.blobs[ref.Head], _ = encode(c)
+	}
+	w.runs["run-1"][2].Logs["results"] = ref
+	read := 0
+	a := w.answers()
+	a.Blobs = &countingBlobs{Blobs: a.Blobs, n: &read}
+	run, err := do[Run](t, newServer(t, a, ServerOptions{}), RunsGet, RunQuery{ID: "run-1", Items: AllItems})
+	if err != nil {
+		t.Fatal(err)
+	}
+	items := run.Logs["results"]
+	if !run.Truncated || run.Counts["results"] != steps || len(items) < 20 || !strings.HasPrefix(string(items[len(items)-1]), `"4199<`) {
+		t.Errorf("truncated %v, %d of %d items", run.Truncated, len(items), run.Counts["results"])
+	}
+	if read > 2*MaxAnswer {
+		t.Errorf("%d bytes of chunks were read", read)
+	}
+}
+
+type countingBlobs struct {
+	Blobs
+	n *int
+}
+
+func (c *countingBlobs) Get(ctx context.Context, run, hash string) ([]byte, error) {
+	b, err := c.Blobs.Get(ctx, run, hash)
+	*c.n += len(b)
+	return b, err
+}
+
+// A run whose record is nearly all there may be is answered without what does
+// not fit, the less important first.
+func TestFullRecordIsTruncated(t *testing.T) {
+	t.Parallel()
+	text := func(n int) json.RawMessage { return json.RawMessage(`"` + strings.Repeat("&", n) + `"`) }
+	for name, tt := range map[string]struct {
+		data, input, inbox int // KB
+		input1, data1      bool
+	}{
+		"all fits":          {100, 200, 100, true, true},
+		"inputs do not fit": {100, 350, 120, false, true},
+		"nor does data":     {600, 350, 120, false, false},
+	} {
+		w := newTwin(t)
+		w.drive(counting("counter"), "run-1", 3, 0)
+		r := w.runs["run-1"][0]
+		r.Data, r.Pending[0].Input = text(tt.data<<10), text(tt.input<<10)
+		r.Inbox = []statemachine.Signal{{ID: "signal:1", Body: text(tt.inbox << 10)}}
+		run, err := do[Run](t, newServer(t, w.answers(), ServerOptions{}), RunsGet, RunQuery{ID: "run-1"})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got := len(run.Pending[0].Input) > 0; got != tt.input1 || (len(run.Data) > 4) != tt.data1 || run.Truncated != !tt.input1 || run.Inbox[0].ID == "" {
+			t.Errorf("%s: input %v, data %d bytes, truncated %v", name, got, len(run.Data), run.Truncated)
+		}
+	}
+}
+
+// A revision that is too large alone is answered without its events, and those
+// after it in a page of their own.
+func TestLargeRevisionIsTruncated(t *testing.T) {
+	t.Parallel()
+	w := newTwin(t)
+	w.drive(counting("counter"), "run-1", 3, 3)
+	for range 400 {
+		w.runs["run-1"][1].Events = append(w.runs["run-1"][1].Events, statemachine.Event{ID: "e", Cause: &statemachine.Cause{Message: strings.Repeat("x", 2000)}})
+	}
+	s := newServer(t, w.answers(), ServerOptions{})
+	var seen []string
+	for after := uint64(0); ; {
+		p, err := do[HistoryPage](t, s, RunsHistory, HistoryQuery{ID: "run-1", After: after})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range p.Revisions {
+			seen = append(seen, fmt.Sprint(r.Revision, r.Truncated))
+		}
+		seen = append(seen, "|")
+		if after = p.Next; after == 0 {
+			break
+		}
+	}
+	if got, want := strings.Join(seen, " "), "1 false | 2 true 3 false 4 false |"; got != want {
+		t.Errorf("pages are %s, want %s", got, want)
+	}
+}
+
+// Letters are listed without their bodies, and one that is too large is cut.
+func TestLargeLetters(t *testing.T) {
+	t.Parallel()
+	w := newTwin(t)
+	for i := range uint64(120) {
+		w.letters = append(w.letters, deadletter.Letter{Seq: i + 1, Kind: deadletter.KindStart, Machine: "a", Cause: strings.Repeat("x", 10_000), Body: make([]byte, 900<<10)})
+	}
+	w.letters[5].Headers = map[string]string{"h": strings.Repeat("y", 600<<10)}
+	s := newServer(t, w.answers(), ServerOptions{})
+	seen, truncated, pages := 0, 0, 0
+	for after := uint64(0); ; pages++ {
+		p, err := do[LetterPage](t, s, LettersList, LettersQuery{Kind: deadletter.KindStart, After: after, Limit: 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range p.Letters {
+			if seen++; l.Truncated {
+				truncated++
+			}
+			if l.Body != nil || l.Data != nil || l.Text != "" {
+				t.Fatalf("letter %d of a list has a body", l.Seq)
+			}
+		}
+		if after = p.Next; after == 0 {
+			break
+		}
+	}
+	if seen != 120 || truncated != 1 || pages < 2 {
+		t.Errorf("%d letters on %d pages, %d truncated, want 120, more than 2, 1", seen, pages+1, truncated)
+	}
+	l, err := do[Letter](t, s, LettersGet, LetterQuery{Seq: 6})
+	if err != nil || !l.Truncated || l.Machine != "a" {
+		t.Errorf("letter = %+v, %v, want it truncated", l, err)
+	}
+}
+
+// A fault of a handler is an answer, and the next request is served.
+func TestPanicIsContained(t *testing.T) {
+	t.Parallel()
+	w := newTwin(t)
+	a := w.answers()
+	a.Registry = panicking{}
+	s := newServer(t, a, ServerOptions{Reads: 1})
+	for range 3 {
+		if _, err := do[MachineList](t, s, MachinesList, nil); !isClass(err, ClassInternal) {
+			t.Errorf("a fault = %v, want internal", err)
+		}
+	}
+	if _, err := do[Run](t, s, RunsGet, RunQuery{ID: "x"}); !errors.Is(err, ErrNotFound) {
+		t.Errorf("after faults: %v, want not found", err)
+	}
+}
+
+type panicking struct{}
+
+func (panicking) Machines(context.Context) ([]Machine, error) { panic("a fault") }
+
+// What is not offered here, or away, is said; what the caller may not have, too.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	w := newTwin(t)
+	w.drive(counting("counter"), "run-1", 1, 0)
+	s := newServer(t, w.answers(), ServerOptions{})
+	for v, request := range map[Verb]any{
+		RunsStart: StartRequest{Machine: "counter"}, RunsSignal: SignalRequest{ID: "run-1", Name: "a"}, RunsPause: CommandRequest{ID: "run-1"},
+		MachinesList: nil, StreamsGet: nil, RunsList: RunsQuery{Source: SourceIndex},
+	} {
+		if _, err := do[json.RawMessage](t, s, v, request); !isClass(err, ClassUnavailable) {
+			t.Errorf("%s without what it needs = %v, want unavailable", v, err)
+		}
+	}
+	if _, err := s.Do(t.Context(), Caller{Role: RoleView}, RunsCancel, nil); !isClass(err, ClassForbidden) {
+		t.Errorf("cancel as a viewer = %v, want forbidden", err)
+	}
+	if _, err := s.Do(t.Context(), Caller{Role: RoleView}, "runs.eat", nil); !isClass(err, ClassNotFound) {
+		t.Errorf("an unknown verb = %v, want not found", err)
+	}
+	w.broken = errors.New("no connection")
+	for v, request := range map[Verb]any{
+		RunsGet: RunQuery{ID: "x"}, RunsHistory: HistoryQuery{ID: "x"}, RunsWait: WaitQuery{ID: "x"}, RunsList: RunsQuery{}, LettersList: nil,
+	} {
+		if _, err := do[json.RawMessage](t, s, v, request); !isClass(err, ClassUnavailable) || !strings.Contains(err.Error(), "no connection") {
+			t.Errorf("%s without a store = %v, want unavailable", v, err)
+		}
+	}
+}
+
+// slowLog answers when it is told to.
+type slowLog struct {
+	Log
+	go_ chan struct{}
+	in  atomic.Int64
+}
+
+func (l *slowLog) Look(ctx context.Context, run string) (*statemachine.Stored, error) {
+	l.in.Add(1)
+	select {
+	case <-l.go_:
+		return l.Log.Look(ctx, run)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Requests beyond what is served and what may wait are answered at once.
+func TestTooManyReadsAreBusy(t *testing.T) {
+	t.Parallel()
+	w := newTwin(t)
+	w.drive(counting("counter"), "run-1", 1, 0)
+	a := w.answers()
+	log := &slowLog{Log: a.Log, go_: make(chan struct{})}
+	a.Log = log
+	s := newServer(t, a, ServerOptions{Reads: 2, Timeout: time.Minute})
+	const served = 2 + 64 // under way, and in the queue
+	errs := make(chan error, 200)
+	for range cap(errs) {
+		go func() {
+			_, err := s.Do(context.Background(), Caller{Role: RoleView}, RunsGet, []byte(`{"id":"run-1"}`))
+			errs <- err
+		}()
+	}
+	for range cap(errs) - served {
+		if err := <-errs; !isClass(err, ClassBusy) {
+			t.Fatalf("a request too many = %v, want busy", err)
+		}
+	}
+	if n := log.in.Load(); n > 2 {
+		t.Errorf("%d requests are under way, want 2", n)
+	}
+	close(log.go_)
+	for range served {
+		if err := <-errs; err != nil {
+			t.Errorf("a request that had its turn: %v", err)
+		}
+	}
+}
+
+// A read that takes too long is an error, not silence.
+func TestSlowReadTimesOut(t *testing.T) {
+	t.Parallel()
+	w := newTwin(t)
+	a := w.answers()
+	a.Log = &slowLog{Log: a.Log, go_: make(chan struct{})}
+	s := newServer(t, a, ServerOptions{Timeout: 20 * time.Millisecond})
+	if _, err := do[Run](t, s, RunsGet, RunQuery{ID: "x"}); !isClass(err, ClassTimeout) {
+		t.Errorf("a slow read = %v, want timeout", err)
+	}
+}
+
+// oneBell rings by hand, and counts the looks at a run.
+type oneBell struct {
+	Log
+	mu    sync.Mutex
+	ring  map[string]func(statemachine.Status)
+	looks atomic.Int64
+	moved *statemachine.Stored // the last record from now on
+}
+
+func (b *oneBell) Bell(run string, f func(statemachine.Status)) (func(), error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ring[run] = f
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.ring, run)
+	}, nil
+}
+
+func (b *oneBell) Look(ctx context.Context, run string) (*statemachine.Stored, error) {
+	b.looks.Add(1)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.moved != nil {
+		return b.moved, nil
+	}
+	return b.Log.Look(ctx, run)
+}
+
+func (b *oneBell) bells() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.ring)
+}
+
+// Many who wait for one run cost one bell and the looks of one; records that
+// do not end the run cost those who wait for its end nothing.
+func TestWaitsShareTheirLooks(t *testing.T) {
+	t.Parallel()
+	w := newTwin(t)
+	d := counting("counter")
+	w.drive(d, "run-1", 1, 0)
+	a := w.answers()
+	b := &oneBell{Log: a.Log, ring: map[string]func(statemachine.Status){}}
+	a.Log, a.Bell = b, b
+	s := newServer(t, a, ServerOptions{})
+	const waits = 500
+	errs := make(chan error, waits)
+	for range waits {
+		go func() {
+			answer, err := s.Do(context.Background(), Caller{Role: RoleView}, RunsWait, []byte(`{"id":"run-1"}`))
+			if err == nil && !strings.Contains(string(answer), `"ended":true`) {
+				err = fmt.Errorf("answer %s", answer)
+			}
+			errs <- err
+		}()
+	}
+	for s.verbs[RunsWait].lanes.held.Load() < waits || b.looks.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	b.mu.Lock()
+	ring := b.ring["run-1"]
+	b.mu.Unlock()
+	for range 10_000 {
+		ring(statemachine.StatusRunning)
+	}
+	if n := b.looks.Load(); n > 20 || b.bells() != 1 {
+		t.Errorf("%d looks by %d bells, want few by one", n, b.bells())
+	}
+	end := w.apply(d, "run-1", statemachine.Event{Kind: statemachine.EventResult, Effect: w.runs["run-1"][0].Pending[0].ID, Body: json.RawMessage(`1`)})
+	b.mu.Lock()
+	b.moved = end
+	b.mu.Unlock()
+	ring(statemachine.StatusSucceeded)
+	for range waits {
+		if err := <-errs; err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Close()
+	if b.bells() != 0 {
+		t.Error("a bell is left")
+	}
+}
+
+// Waits beyond their number are refused at once, and reads go on.
+func TestTooManyWaitsAreBusy(t *testing.T) {
+	t.Parallel()
+	w := newTwin(t)
+	w.drive(counting("counter"), "run-1", 1, 0)
+	s := newServer(t, w.answers(), ServerOptions{Waits: 3})
+	errs := make(chan error, 4)
+	for range cap(errs) {
+		go func() {
+			_, err := s.Do(context.Background(), Caller{Role: RoleView}, RunsWait, []byte(`{"id":"run-1"}`))
+			errs <- err
+		}()
+	}
+	if err := <-errs; !isClass(err, ClassBusy) {
+		t.Errorf("a wait too many = %v, want busy", err)
+	}
+	if _, err := do[Run](t, s, RunsGet, RunQuery{ID: "run-1"}); err != nil {
+		t.Errorf("a read while waits are many: %v", err)
+	}
+	s.Hurry()
+	for range 3 {
+		if err := <-errs; err != nil {
+			t.Errorf("a wait in a hurry: %v", err)
+		}
+	}
+}
+
+// fixedIndex answers what it is told.
+type fixedIndex struct {
+	l     *Listing
+	err   error
+	asked []Filter
+}
+
+func (x *fixedIndex) List(_ context.Context, f Filter) (*Listing, error) {
+	x.asked = append(x.asked, f)
+	return x.l, x.err
+}
+
+// A list is made by the index, by HISTORY if that is away, and where the
+// caller says.
+func TestListFallsBackToHistory(t *testing.T) {
+	t.Parallel()
+	w := newTwin(t)
+	w.drive(counting("counter"), "run-1", 1, 1)
+	x := &fixedIndex{l: &Listing{Runs: []Row{{ID: "from the index"}}, Next: "x"}}
+	a := w.answers()
+	a.Index = x
+	s := newServer(t, a, ServerOptions{})
+	away := errors.New("away")
+	tests := []struct {
+		err    error
+		source Source
+		cursor string
+		first  string
+		class  string
+	}{
+		{nil, SourceAny, "", "from the index", ""},
+		{nil, SourceIndex, "", "from the index", ""},
+		{nil, SourceHistory, "", "run-1", ""},
+		{away, SourceAny, "", "run-1", ""},
+		{away, SourceAny, "x", "", ClassUnavailable}, // another list would repeat or skip
+		{away, SourceIndex, "", "", ClassUnavailable},
+		{away, SourceHistory, "", "run-1", ""},
+		{fmt.Errorf("list: %w", ErrCursor), SourceAny, "y", "", ClassCursor},
+		{nil, SourceHistory, "x", "", ClassCursor},
+	}
+	for _, tt := range tests {
+		x.err = tt.err
+		l, err := do[Listing](t, s, RunsList, RunsQuery{Source: tt.source, Cursor: tt.cursor})
+		switch {
+		case tt.class != "" && !isClass(err, tt.class):
+			t.Errorf("%+v = %v", tt, err)
+		case tt.class == "" && (err != nil || l.Runs[0].ID != tt.first):
+			t.Errorf("%+v = %+v, %v", tt, l, err)
+		}
+	}
+}
+
+// A page that is too large is made again, shorter.
+func TestLongRowsMakeAShorterPage(t *testing.T) {
+	t.Parallel()
+	w := newTwin(t)
+	for i := range 300 {
+		run := fmt.Sprint("run-", i)
+		w.drive(counting("counter"), run, 1, 0)
+		w.runs[run][0].Cause = &statemachine.Cause{Message: strings.Repeat("x", 4000)}
+	}
+	s := newServer(t, w.answers(), ServerOptions{})
+	seen, q := map[string]bool{}, RunsQuery{Limit: 1000}
+	for {
+		l, err := do[Listing](t, s, RunsList, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range l.Runs {
+			seen[r.ID] = true
+		}
+		if q.Cursor = l.Next; q.Cursor == "" {
+			break
+		}
+	}
+	if len(seen) != 300 {
+		t.Errorf("%d runs, want 300", len(seen))
+	}
+}
+
+// mailer is a Sender that notes, and a fleet that does what it is told.
+type mailer struct {
+	w      *twin
+	err    error
+	starts int
+	seq    uint64
+	then   func(s Start)
+}
+
+func (m *mailer) Start(_ context.Context, s Start) (uint64, error) {
+	m.starts++
+	if m.err == nil && m.then != nil {
+		m.then(s)
+	}
+	return m.seq, m.err
+}
+func (m *mailer) Signal(context.Context, SignalTo) error { return m.err }
+func (m *mailer) Command(context.Context, Command) error { return m.err }
+
+// A start is accepted if nothing is seen of it in its time; a sender's errors
+// are told as what they are.
+func TestStartThatIsNotSeen(t *testing.T) {
+	t.Parallel()
+	w := newTwin(t)
+	w.drive(counting("counter"), "there", 1, 0)
+	m := &mailer{w: w, seq: 7}
+	a := w.answers()
+	a.Sender = m
+	s := newServer(t, a, ServerOptions{})
+	soon := statemachine.Duration(50 * time.Millisecond)
+	r, err := do[Started](t, s, RunsStart, StartRequest{Machine: "counter", Timeout: &soon})
+	if err != nil || r.Outcome != OutcomeAccepted || r.ID == "" || m.starts != 1 {
+		t.Errorf("start = %+v, %v, want accepted under an id", r, err)
+	}
+	told, err := do[Told](t, s, RunsPause, CommandRequest{ID: "there", Timeout: &soon})
+	if err != nil || told.Outcome != OutcomeAccepted || told.Revision != 1 {
+		t.Errorf("pause = %+v, %v, want accepted", told, err)
+	}
+	// Another start of the same id was quicker: the record says whose it is.
+	m.then = func(Start) {
+		w.apply(counting("counter"), "raced", statemachine.Event{Kind: statemachine.EventStart, Seq: 6, Body: json.RawMessage(`{"n":1}`)})
+	}
+	r, err = do[Started](t, s, RunsStart, StartRequest{Machine: "counter", ID: "raced", Input: json.RawMessage(`{"n":1}`)})
+	if err != nil || r.Outcome != OutcomeExists {
+		t.Errorf("a start that came second = %+v, %v, want exists", r, err)
+	}
+	m.then = func(s Start) {
+		w.letters = append(w.letters, deadletter.Letter{Seq: 1, Kind: deadletter.KindStart, Machine: "counter", Class: "invalid_input", Cause: "invalid_input: n is no number", SrcSeq: 7})
+	}
+	_, err = do[Started](t, s, RunsStart, StartRequest{Machine: "counter", ID: "refused"})
+	if !isClass(err, "invalid_input") || !strings.Contains(err.Error(), "n is no number") || CodeOf("invalid_input") != 422 {
+		t.Errorf("a start that is refused = %v, want 422 with the letter's cause", err)
+	}
+	m.then = nil
+	m.err = fmt.Errorf("start: %w: 1 MB", ErrTooLarge)
+	if _, err = do[Started](t, s, RunsStart, StartRequest{Machine: "counter"}); !isClass(err, ClassTooLarge) {
+		t.Errorf("a start that no stream takes = %v, want too_large", err)
+	}
+	m.err = errors.New("stream PAWL_START is full")
+	if _, err = do[Started](t, s, RunsStart, StartRequest{Machine: "counter"}); !isClass(err, ClassUnavailable) {
+		t.Errorf("a start that a full stream refuses = %v, want unavailable", err)
+	}
+}
+
+// A log that lies far back costs its time, and no more.
+func TestLogsThatTakeTooLongAreLeftOut(t *testing.T) {
+	t.Parallel()
+	w := newTwin(t)
+	w.drive(counting("counter"), "run-1", 3, 2)
+	a := w.answers()
+	a.Log = stuckReads{a.Log}
+	s := newServer(t, a, ServerOptions{Timeout: time.Minute})
+	run, err := do[Run](t, s, RunsGet, RunQuery{ID: "run-1", Items: AllItems})
+	if err != nil || !run.Truncated || run.Logs != nil {
+		t.Errorf("run = %+v, %v, want it truncated", run, err)
+	}
+}
+
+type stuckReads struct{ Log }
+
+func (stuckReads) Read(ctx context.Context, _ string, _ uint64) iter.Seq2[*statemachine.Stored, error] {
+	return func(yield func(*statemachine.Stored, error) bool) {
+		<-ctx.Done()
+		yield(nil, ctx.Err())
+	}
+}
+
+// The items of a log that was last added to long ago are found without reading
+// all records since.
+func TestLogsLeapOverRecords(t *testing.T) {
+	t.Parallel()
+	w := newTwin(t)
+	w.drive(counting("counter"), "run-1", 100, 90)
+	a := w.answers()
+	log := &countingReads{Log: a.Log}
+	a.Log = log
+	run, err := a.Run(t.Context(), "run-1", AllItems)
+	if err != nil || len(run.Logs["results"]) != 90 || len(run.Logs["other"]) != 1 {
+		t.Fatalf("run = %+v, %v", run, err)
+	}
+	if log.n > 15 {
+		t.Errorf("%d of 91 records were read, want few", log.n)
+	}
+}
+
+type countingReads struct {
+	Log
+	n int
+}
+
+func (l *countingReads) Read(ctx context.Context, run string, after uint64) iter.Seq2[*statemachine.Stored, error] {
+	return func(yield func(*statemachine.Stored, error) bool) {
+		for r, err := range l.Log.Read(ctx, run, after) {
+			if l.n++; !yield(r, err) {
+				return
+			}
+		}
+	}
+}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
@@ -26,16 +25,9 @@ embedded fleet does this by itself; workers with real servers never do.`,
   pawl provision --config fleet.yaml -s nats://nats.example.com:4222`,
 		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, warnings, err := pawl.Load(path, a.Environ())
-			for _, w := range warnings {
-				fmt.Fprintln(a.Stderr, "pawl:", w)
-			}
+			cfg, err := a.configuration(cmd, path)
 			if err != nil {
-				return &cli.Error{Err: err, Code: cli.Usage}
-			}
-			a.URL = cmp.Or(a.URL, cfg.NATS.URL)
-			if !cmd.Flags().Changed("prefix") {
-				a.Prefix = cfg.Prefix
+				return err
 			}
 			t, err := topology(cfg)
 			if err != nil {
@@ -45,7 +37,7 @@ embedded fleet does this by itself; workers with real servers never do.`,
 			return a.provision(cmd.Context(), t, dry)
 		},
 	}
-	c.Flags().StringVarP(&path, "config", "c", "", "configuration of the fleet's workers (default: the defaults and $PAWL_…)")
+	configFlag(c, &path)
 	c.Flags().BoolVar(&dry, "dry-run", false, "only say what would be done")
 	c.Flags().BoolVar(&shrink, "shrink", false, "also make limits and the number of replicas smaller")
 	return c

@@ -44,7 +44,7 @@ one line there, whatever -o says.
 	machine.AddCommand(a.machineListCommand(), a.machineShowCommand(), a.machineGraphCommand())
 	workers := &cobra.Command{Use: "worker", Short: "Look at workers"}
 	workers.AddCommand(a.workerListCommand())
-	c.AddCommand(run, machine, workers, a.provisionCommand(), a.benchCommand())
+	c.AddCommand(run, machine, workers, a.provisionCommand(), a.benchCommand(), a.doctorCommand())
 	c.PersistentFlags().StringVar(&a.user, "as", "", "user of the control API, where the server's permissions pin users to their subjects")
 	return c
 }

@@ -25,8 +25,13 @@ func execute(ctx context.Context, stdin string, env map[string]string, args ...s
 	var stdout, stderr bytes.Buffer
 	tool := &cli.Tool{
 		Stdin: strings.NewReader(stdin), Stdout: &stdout, Stderr: &stderr,
-		Getenv:  func(name string) string { return env[name] },
-		Environ: func() []string { return nil },
+		Getenv: func(name string) string { return env[name] },
+		Environ: func() (all []string) {
+			for k, v := range env {
+				all = append(all, k+"="+v)
+			}
+			return all
+		},
 	}
 	code := tool.Main(ctx, root(tool), args)
 	return outcome{code, stdout.String(), stderr.String()}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pawlrun/pawl/internal/config"
 	"github.com/pawlrun/pawl/natsqueue"
 )
 
@@ -32,6 +33,7 @@ type Tool struct {
 	Width   int // of the terminal that Stdout is; 0 if it is none
 
 	refused refusals
+	config  *config.NATS // set by Configure
 }
 
 // Main carries out a command line, and returns the exit code.

@@ -28,7 +28,7 @@ type Fleet struct {
 
 // Connect connects to the server, and nothing more.
 func (t *Tool) Connect(name string) (*nats.Conn, error) {
-	s, err := FindServer(t.URL, t.Getenv)
+	s, err := t.Server()
 	if err != nil {
 		return nil, err
 	}

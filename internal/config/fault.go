@@ -58,6 +58,7 @@ type faults struct {
 	list    []Fault
 	bad     map[string]bool // paths that could not be read: their rules are not checked as well
 	seen    func(path string)
+	tool    bool // one of the two addresses is enough
 }
 
 func newFaults() *faults {

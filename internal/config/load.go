@@ -14,7 +14,19 @@ import (
 // name variables that look like overrides and are none. The error, if what was
 // read is at fault, is an *Error.
 func Load(path string, env []string) (Config, []string, error) {
-	c, f := defaults(), newFaults()
+	return load(path, env, newFaults())
+}
+
+// LoadTool does what Load does, for a tool that looks at a fleet: it may be
+// told of one of the two servers only.
+func LoadTool(path string, env []string) (Config, []string, error) {
+	f := newFaults()
+	f.tool = true
+	return load(path, env, f)
+}
+
+func load(path string, env []string, f *faults) (Config, []string, error) {
+	c := defaults()
 	if path != "" {
 		raw, err := os.ReadFile(path)
 		if err != nil {

@@ -41,9 +41,9 @@ func (c *Config) validateMode(f *faults) {
 	oneOf(f, "mode", c.Mode, ModeAuto, ModeEmbedded, ModeReal)
 	nats, redis := c.NATS.URL != "", c.Redis.Addr != ""
 	const rule = "a process joins both servers of a fleet, or runs both itself"
-	f.check(redis || !nats, "nats.url",
+	f.check(f.tool || redis || !nats, "nats.url",
 		"is set, but redis.addr (PAWL_REDIS_ADDR) is not: %s", rule)
-	f.check(nats || !redis, "redis.addr",
+	f.check(f.tool || nats || !redis, "redis.addr",
 		"is set, but nats.url (PAWL_NATS_URL) is not: %s", rule)
 	f.check(c.Mode != ModeReal || nats || redis, "mode",
 		"is real, but nats.url (PAWL_NATS_URL) and redis.addr (PAWL_REDIS_ADDR) are not set")

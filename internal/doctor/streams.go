@@ -1,0 +1,191 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pawlrun/pawl/api"
+	"github.com/pawlrun/pawl/natsqueue"
+)
+
+// streams compares streams and consumers with what this build wants, and looks
+// at how they are.
+func (x *exam) streams(ctx context.Context) {
+	if !x.plan(ctx) {
+		return
+	}
+	q, err := natsqueue.Open(ctx, x.NATS, natsqueue.Options{Prefix: x.Topology.Prefix, Quiet: x.Timeout, Patience: x.Timeout})
+	if err != nil {
+		return // HISTORY is missing: that was said
+	}
+	defer func() { _ = q.Close() }()
+	all, err := q.Streams(ctx)
+	if err != nil {
+		text, fix, _ := x.why(err)
+		x.note(Fail, "streams", text, fix)
+		return
+	}
+	x.incarnation, _ = q.Incarnation(ctx)
+	x.copies(all)
+	x.room(all)
+	x.waiting(all)
+	x.brokerClock(ctx, all)
+}
+
+// plan notes each difference, and reports whether it could look.
+func (x *exam) plan(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, 4*x.Timeout)
+	defer cancel()
+	changes, err := natsqueue.Plan(ctx, x.NATS, x.Topology)
+	if err != nil {
+		text, fix, denied := x.why(err)
+		x.note(map[bool]Status{true: Unknown, false: Fail}[denied], "streams", text, fix)
+		return false
+	}
+	var missing []string
+	for _, c := range changes {
+		if c.Field == "" {
+			missing = append(missing, c.Object)
+		}
+	}
+	const several = 3
+	if len(missing) > several {
+		x.note(Fail, "streams", fmt.Sprintf("%d streams and consumers are missing: %s, …", len(missing), strings.Join(missing[:several], ", ")),
+			"pawl provision; or is --prefix "+x.Topology.Prefix+" another fleet's?")
+	}
+	for _, c := range changes {
+		status, fix := Warn, "pawl provision"
+		if c.Vital {
+			status = Fail
+		}
+		switch {
+		case c.Field == "" && len(missing) <= several:
+			x.note(Fail, c.Object, "missing", fix)
+		case c.Field == "":
+		case c.Held != "":
+			if fix = c.Held; !c.Vital {
+				fix = "pawl provision --shrink, if you mean it; or say so in the configuration"
+			}
+			fallthrough
+		default:
+			x.note(status, c.Object, fmt.Sprintf("%s is %s, want %s", c.Field, c.Have, c.Want), fix)
+		}
+	}
+	if len(changes) == 0 {
+		x.note(OK, "streams", "all streams and consumers are as this build wants them", "")
+	}
+	return true
+}
+
+// copies judges the replicas, and whether all are there.
+func (x *exam) copies(all []api.Stream) {
+	least, servers := 0, max(1, len(x.NATS.Servers()))
+	for _, s := range all {
+		if s.Missing {
+			continue
+		}
+		if least == 0 || s.Replicas < least {
+			least = s.Replicas
+		}
+		servers = max(servers, s.Replicas)
+		switch {
+		case s.Replicas > 1 && s.Leader == "":
+			x.note(Fail, "stream "+s.Name, "no leader", "bring its servers back: nothing can be written")
+		case len(s.Lagging) > 0:
+			x.note(Warn, "stream "+s.Name, "replicas are away or behind: "+strings.Join(s.Lagging, ", "), "look at these servers")
+		}
+	}
+	cluster := x.NATS.ConnectedClusterName()
+	var f first
+	f.when(least < 3 && cluster != "" && servers >= 3, Warn, "nats.replicas: 3, and pawl provision", "%d of each stream, in a cluster of %d servers", least, servers)
+	f.when(least < 3 && !x.Embedded, Warn, "three servers, and nats.replicas: 3, survive the loss of one", "%d of each stream: with its disk, everything is lost", least)
+	f.when(least == 2, Warn, "three copies have a majority when one is away; two have not", "2 of each stream")
+	x.judge("nats copies", f, "%d of each stream", least)
+}
+
+// room judges how full the streams are that have a limit.
+func (x *exam) room(all []api.Stream) {
+	fullest, most := "no stream has a limit", -1.0
+	for _, s := range all {
+		if s.Missing {
+			continue
+		}
+		for _, l := range []struct {
+			used, limit float64
+			text        string
+		}{
+			{float64(s.Bytes), float64(s.MaxBytes), size(s.MaxBytes)},
+			{float64(s.Messages), float64(s.MaxMessages), fmt.Sprint(s.MaxMessages, " messages")},
+		} {
+			if l.limit <= 0 {
+				continue
+			}
+			full := share(l.used, l.limit)
+			text := fmt.Sprintf("%.0f %% of %s", full, l.text)
+			if full > most {
+				fullest, most = s.Name+" is the fullest: "+text, full
+			}
+			const fix = "raise its limit in the configuration and call pawl provision; or find out why it is not drained"
+			switch {
+			case full >= 90:
+				x.note(Fail, "stream "+s.Name, text+": when it is full it refuses what is published", fix)
+			case full >= 70:
+				x.note(Warn, "stream "+s.Name, text, fix)
+			}
+		}
+	}
+	if most < 70 {
+		x.note(OK, "streams' room", fullest, "")
+	}
+}
+
+// waiting judges whether somebody takes what comes.
+func (x *exam) waiting(all []api.Stream) {
+	for _, s := range all {
+		for _, c := range s.Consumers {
+			if !strings.HasSuffix(s.Name, "_START") || c.Name != natsqueue.ConsumerStart {
+				continue
+			}
+			var f first
+			f.when(c.Waiting == 0, Warn, "start a worker", "no worker asks for starts; %d are waiting", c.Lag)
+			x.judge("workers", f, "%d requests for starts are open; %d starts are waiting", c.Waiting, c.Lag)
+		}
+	}
+}
+
+// brokerClock compares the clock of a stream's leader, and looks for consumers
+// that somebody has paused.
+func (x *exam) brokerClock(ctx context.Context, all []api.Stream) {
+	js, err := jetstream.New(x.NATS, jetstream.WithDefaultTimeout(x.Timeout))
+	if err != nil {
+		return
+	}
+	for _, s := range all {
+		if s.Missing || len(s.Consumers) == 0 && !strings.HasSuffix(s.Name, "_HISTORY") {
+			continue
+		}
+		before := time.Now()
+		stream, err := js.Stream(ctx, s.Name)
+		if err != nil {
+			continue // it was there a moment ago: the next examination will tell
+		}
+		if info := stream.CachedInfo(); strings.HasSuffix(s.Name, "_HISTORY") && !info.TimeStamp.IsZero() {
+			x.clock("nats clock", before, info.TimeStamp, time.Now())
+		}
+		list := stream.ListConsumers(ctx)
+		for c := range list.Info() {
+			if c.Paused {
+				x.note(Fail, "consumer "+s.Name+"/"+c.Name, fmt.Sprintf("paused for another %v", c.PauseRemaining.Round(time.Second)), "nats consumer resume")
+			}
+		}
+		if err := list.Err(); err != nil && !errors.Is(err, jetstream.ErrEndOfData) {
+			text, fix, _ := x.why(err)
+			x.note(Unknown, "consumers of "+s.Name, text, fix)
+		}
+	}
+}

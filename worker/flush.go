@@ -6,6 +6,7 @@ import (
 
 	"github.com/pawlrun/pawl/internal/logkey"
 	"github.com/pawlrun/pawl/outbox"
+	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
 )
 
@@ -15,6 +16,9 @@ func (l *lane) flush(ctx context.Context, slots []*slot) {
 	var items []outbox.Item
 	var of []*slot
 	for _, s := range slots {
+		if !s.isFlushed() && s.told() {
+			s.flushed = s.state.Txid
+		}
 		if s.isFlushed() {
 			continue
 		}
@@ -43,7 +47,9 @@ func (l *lane) flush(ctx context.Context, slots []*slot) {
 			continue
 		}
 		s.flushed = s.state.Txid
-		hints = append(hints, Hint{Run: s.run, Txid: s.state.Txid})
+		if s.sent.IsZero() || !wakesOne(s.state.Outbox) {
+			hints = append(hints, Hint{Run: s.run, Txid: s.state.Txid})
+		}
 	}
 	for i, it := range items {
 		if it.Entry.Kind == statemachine.EntryLetter && !failed[of[i]] {
@@ -56,6 +62,27 @@ func (l *lane) flush(ctx context.Context, slots []*slot) {
 	if err := l.w.ports.Shadow.Flushed(ctx, hints); err != nil {
 		l.w.trouble(onRedis, err) // the next one to load the run flushes again
 	}
+}
+
+// wakesOne reports whether an outbox is the message of one queued effect. Most
+// often the next who loads the run holds that very message, which tells as much
+// as a hint; for all others it is published once more.
+func wakesOne(box []statemachine.Entry) bool {
+	return len(box) == 1 && box[0].Kind == statemachine.EntryEffect
+}
+
+// told reports whether a message in hand shows that the state's outbox was
+// published: it stood there, alone.
+func (s *slot) told() bool {
+	if s.state == nil || !wakesOne(s.state.Outbox) {
+		return false
+	}
+	for _, h := range s.held {
+		if h.m.Kind == queue.Effect && h.m.ID == s.state.Outbox[0].ID && h.m.Asked == s.state.Seq {
+			return true
+		}
+	}
+	return false
 }
 
 // classOfLetter is the class that the letter of an effect names.

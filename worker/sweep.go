@@ -165,12 +165,15 @@ func (w *Worker) mendShadow(ctx context.Context, batch []*statemachine.Stored) e
 }
 
 // mendOutboxes publishes what is not known to be published. A hint may be
-// lost: then it is published twice, which harms nothing.
+// lost: then it is published twice, which harms nothing. Messages that pending
+// work waits for are mendMessages' business: those can be looked for.
 func (w *Worker) mendOutboxes(ctx context.Context, batch []*statemachine.Stored) error {
 	var runs []string
 	var open []*statemachine.Stored
 	for _, r := range batch {
-		if len(r.Outbox) > 0 {
+		if slices.ContainsFunc(r.Outbox, func(e statemachine.Entry) bool {
+			return e.Kind != statemachine.EntryEffect && e.Kind != statemachine.EntryTimer
+		}) {
 			runs, open = append(runs, r.Run), append(open, r)
 		}
 	}

@@ -47,11 +47,6 @@ func fleet(t *testing.T, w standIn) Fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.events {
-		if _, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: "PAWL_FINISHED", Subjects: []string{"pawl.finished.*"}}); err != nil {
-			t.Fatal(err)
-		}
-	}
 	consumer, err := js.Consumer(t.Context(), "PAWL_START", natsqueue.ConsumerStart)
 	if err != nil {
 		t.Fatal(err)
@@ -129,21 +124,16 @@ func quiet(string, int, int) {}
 
 func TestRun(t *testing.T) {
 	t.Parallel()
-	for name, w := range map[string]standIn{"by completion events": {events: true}, "by records": {}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := fleet(t, w)
-			r, err := Run(t.Context(), f, Load{Runs: 20, Steps: 3, InFlight: 4, Pad: 10, Warmup: 2}, nil, quiet)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if r.Fault() != nil || r.RecordsPerRun != 4 || r.Errors != 0 || r.Letters != 0 || r.Looked != 0 {
-				t.Errorf("report = %+v, %v", r, r.Fault())
-			}
-			if r.StepsPerSecond <= 0 || r.RunP50 <= 0 || r.RunP99 < r.RunP50 || r.StepP50 <= 0 || r.StepP99 < r.StepP50 {
-				t.Errorf("times = %+v", r)
-			}
-		})
+	f := fleet(t, standIn{events: true})
+	r, err := Run(t.Context(), f, Load{Runs: 20, Steps: 3, InFlight: 4, Pad: 10, Warmup: 2}, nil, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Fault() != nil || r.RecordsPerRun != 4 || r.Errors != 0 || r.Letters != 0 || r.Looked != 0 {
+		t.Errorf("report = %+v, %v", r, r.Fault())
+	}
+	if r.StepsPerSecond <= 0 || r.RunP50 <= 0 || r.RunP99 < r.RunP50 || r.StepP50 <= 0 || r.StepP99 < r.StepP50 {
+		t.Errorf("times = %+v", r)
 	}
 }
 
@@ -183,17 +173,10 @@ func TestFaultsAreTold(t *testing.T) {
 	}
 }
 
-// A fleet with the stream of completion events, whose workers publish none.
+// Workers whose completion events are lost.
 func TestEndsThatNobodyTellsOfAreFound(t *testing.T) {
 	t.Parallel()
 	f := fleet(t, standIn{})
-	js, err := jetstream.New(f.Conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: "PAWL_FINISHED", Subjects: []string{"pawl.finished.*"}}); err != nil {
-		t.Fatal(err)
-	}
 	r, err := Run(t.Context(), f, Load{Runs: 3, Steps: 1, InFlight: 3}, nil, quiet)
 	if err != nil || r.Fault() != nil || r.Looked != 3 {
 		t.Errorf("report = %+v, %v", r, err)

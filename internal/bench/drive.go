@@ -71,7 +71,7 @@ func drive(ctx context.Context, f Fleet, l Load, n int, progress func(done int))
 	if err != nil {
 		return nil, err
 	}
-	sub, err := d.listen(ctx)
+	sub, err := d.listen()
 	if err != nil {
 		return nil, err
 	}
@@ -114,19 +114,15 @@ func (d *driver) publish(ctx context.Context, n int) error {
 	return nil
 }
 
-// listen hears of the ends: by completion events if the fleet has them, else
-// by the records themselves, as they are published. Neither is proof of
-// anything; what was stored is read when all is over.
-func (d *driver) listen(ctx context.Context) (*nats.Subscription, error) {
-	subject, hear := d.fleet.Prefix+".finished."+machine, d.hearEvent
-	_, err := d.js.Stream(ctx, strings.ToUpper(d.fleet.Prefix)+"_FINISHED")
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		subject, hear, err = d.fleet.Prefix+".history.*.*", d.hearRecord, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("look for completion events: %w", err)
-	}
-	sub, err := d.fleet.Conn.Subscribe(subject, hear)
+// listen hears of the ends, by completion events. They are proof of nothing:
+// what was stored is read when all is over.
+func (d *driver) listen() (*nats.Subscription, error) {
+	subject := d.fleet.Prefix + ".finished." + machine
+	sub, err := d.fleet.Conn.Subscribe(subject, func(m *nats.Msg) {
+		if i, ok := d.index(m.Header.Get("Pawl-Run-Id")); ok {
+			d.end(i)
+		}
+	})
 	if err != nil {
 		return nil, fmt.Errorf("listen to %s: %w", subject, err)
 	}
@@ -134,20 +130,6 @@ func (d *driver) listen(ctx context.Context) (*nats.Subscription, error) {
 		return nil, err
 	}
 	return sub, d.fleet.Conn.FlushTimeout(flushWait)
-}
-
-func (d *driver) hearEvent(m *nats.Msg) {
-	i, ok := d.index(m.Header.Get("Pawl-Run-Id"))
-	if ok {
-		d.end(i)
-	}
-}
-
-func (d *driver) hearRecord(m *nats.Msg) {
-	i, ok := d.index(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:])
-	if ok && statemachine.Status(m.Header.Get("Pawl-Status")).Ended() {
-		d.end(i)
-	}
 }
 
 // index is the number of a run by its id, which is its token; false if it is

@@ -105,7 +105,11 @@ func (l *lane) outcome(ctx context.Context, s *slot, h *held, o statemachine.Out
 		l.refuse(ctx, s, h, statemachine.Terminal("id_conflict",
 			fmt.Errorf("run %q exists, of machine %s and with another input: this start was not applied", s.run, s.state.Machine)))
 	case statemachine.Ended:
-		l.refuse(ctx, s, h, statemachine.Terminal("run_ended", fmt.Errorf("run %q has ended (%s): the %s %s was not applied", s.run, s.state.Status, h.m.Kind, h.m.Name)))
+		what := "signal"
+		if h.m.Kind == queue.Event {
+			what = "command"
+		}
+		l.refuse(ctx, s, h, statemachine.Terminal("run_ended", fmt.Errorf("run %q has ended (%s): the %s %s was not applied", s.run, s.state.Status, what, h.m.Name)))
 	case statemachine.Early: // its own time does not change: only a copy can come later
 		if p := s.pending(h.m.ID); p != nil && p.RetryAt != nil {
 			l.postponeTo(ctx, s, h, *p.RetryAt)

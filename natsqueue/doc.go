@@ -9,6 +9,7 @@
 //	           ┌ TIMERS ──┤    └──────────────┘    ├── TIMERS    schedules ──▶ due ──▶ (back in)
 //	           └ EFFECTS ─┘                        ├── LEDGER    business keys
 //	                                               ├── DLQ       letters
+//	                                               ├── FINISHED  ends of runs ──▶ anybody
 //	                                               └── MACHINES  which definitions there are
 //
 // Provision makes all of it; Open binds to it and makes nothing. DESIGN.md in

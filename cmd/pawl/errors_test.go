@@ -30,6 +30,7 @@ func guarded(t *testing.T) *natstest.Node {
 		user("nojs", fleet, deny([]string{"$JS.API.>"}, nil))
 		user("nostart", fleet, deny([]string{"pawl.start.>"}, nil))
 		user("noinbox", fleet, deny(nil, []string{"_INBOX.>"}))
+		user("noapi", fleet, deny([]string{"pawl.api.>", "$SRV.>"}, nil))
 		user("stranger", other, nil)
 	})
 	acc, err := node.Server().LookupAccount("FLEET")
@@ -75,6 +76,33 @@ func TestWrongCredentials(t *testing.T) {
 				t.Errorf("pawl %s = %+v\nwant %s", tt.args, got, tt.stderr)
 			}
 		})
+	}
+}
+
+// Who may read HISTORY and not ask the workers is told so, and gets the list
+// from there; a change is not made behind the workers' back.
+func TestControlAPIForbidden(t *testing.T) {
+	t.Parallel()
+	node := guarded(t)
+	ask := func(args string) outcome {
+		t.Helper()
+		return pawlRun(t, append([]string{"-s", as(node, "noapi"), "--timeout", "60s"}, strings.Fields(args)...)...)
+	}
+	const may = `permissions violation for publish to "pawl.api.`
+	if got := ask("run ls"); got.code != 0 || !strings.HasPrefix(got.stderr, "the workers may not be asked: "+may+`view.runs.list", signed in as "noapi"; reading the last record`) {
+		t.Errorf("pawl run ls = %+v", got)
+	}
+	if got := ask("run cancel a"); got.code != 1 || !strings.HasPrefix(got.stderr, "pawl: cancel run a: "+may+"operate.runs.cancel") || strings.Count(got.stderr, "\n") != 1 {
+		t.Errorf("pawl run cancel = %+v", got)
+	}
+	if got := ask("run start report --id r"); got.code != 0 || got.stdout != "r\n" || !strings.HasPrefix(got.stderr, "accepted: the workers may not be asked for more: "+may+"produce.runs.start") {
+		t.Errorf("pawl run start = %+v", got)
+	}
+	if got := ask("machine ls"); got.code != 0 {
+		t.Errorf("pawl machine ls = %+v", got)
+	}
+	if got := ask("worker ls"); got.code != 1 || !strings.Contains(got.stderr, "$SRV.STATS.pawl") || strings.Count(got.stderr, "\n") != 1 {
+		t.Errorf("pawl worker ls = %+v", got)
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -42,12 +43,16 @@ func (a *app) history(ctx context.Context, id string) error {
 		}
 		return array.End()
 	}
+	at := cli.Time
+	if a.Width > 0 && a.Width < 120 && a.Format != "wide" {
+		at = func(at time.Time) string { return at.Local().Format("01-02 15:04:05.000") }
+	}
 	t := a.PrintTable("REV", "AT", "EVENTS", "FROM", "TO", "STATUS", "EFFECTS", "BUILD")
 	for r, err := range f.Answers.History(ctx, id) {
 		if err != nil {
 			return err
 		}
-		if err := t.Row(r.Revision, cli.Time(r.At), events(r), from(r), r.To, r.Status, strings.TrimPrefix(effects(r), "  "), r.Build); err != nil {
+		if err := t.Row(r.Revision, at(r.At), events(r), from(r), r.To, r.Status, strings.TrimPrefix(effects(r), "  "), r.Build); err != nil {
 			return err
 		}
 	}

@@ -118,7 +118,11 @@ func (s *start) run(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return err
 	case isAnswer && answer.Code != 503 && answer.Code != 403:
-		return explain(named(err, "start run "+s.id, s.id))
+		err = explain(named(err, "start run "+s.id, s.id))
+		if e, ok := errors.AsType[*cli.Error](err); ok && answer.Code == 422 {
+			e.Hint = "dlq-replayer ls --run " + s.id
+		}
+		return err
 	case !isAnswer && !isRefused && !errors.Is(err, errNobody):
 		return err
 	default:

@@ -18,7 +18,7 @@ const (
 	// gap is between two columns.
 	gap = 2
 	// narrow is what a column keeps when the table is wider than the terminal.
-	narrow = 12
+	narrow = 16
 )
 
 // TerminalWidth is how many columns a terminal has; 0 if the file is none.
@@ -107,18 +107,27 @@ func (t *Table) fit() []int {
 		over += w
 	}
 	for ; over > 0; over-- {
-		widest := 0
+		widest := -1
 		for i, w := range widths {
-			if w > widths[widest] {
+			if w > narrow && !isTime(t.head[i]) && (widest < 0 || w > widths[widest]) {
 				widest = i
 			}
 		}
-		if widths[widest] <= narrow {
+		if widest < 0 {
 			break // the terminal breaks the lines
 		}
 		widths[widest]--
 	}
 	return widths
+}
+
+// isTime reports whether a column says when: half a time says nothing.
+func isTime(head string) bool {
+	switch head {
+	case "AT", "LAST", "NEXT", "REGISTERED", "SINCE", "STARTED", "UPDATED":
+		return true
+	}
+	return false
 }
 
 // shorten makes a cell fit: a name loses its middle, for what tells it from

@@ -617,3 +617,41 @@ func (l *countingReads) Read(ctx context.Context, run string, after uint64) iter
 		}
 	}
 }
+
+// A run that moves all the time is not looked at all the time, even for one
+// who wants to hear of each record.
+func TestHotRunIsLookedAtInMeasure(t *testing.T) {
+	t.Parallel()
+	w := newTwin(t)
+	w.drive(counting("counter"), "run-1", 1, 0)
+	a := w.answers()
+	b := &oneBell{Log: a.Log, ring: map[string]func(statemachine.Status){}}
+	a.Log, a.Bell = b, b
+	s := newServer(t, a, ServerOptions{})
+	const long = 500 * time.Millisecond
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Do(context.Background(), Caller{Role: RoleView}, RunsWait, []byte(`{"id":"run-1","revision":1,"timeout":"500ms"}`))
+		done <- err
+	}()
+	for b.bells() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	b.mu.Lock()
+	ring := b.ring["run-1"]
+	b.mu.Unlock()
+	for open := true; open; {
+		select {
+		case err := <-done:
+			if open = false; err != nil {
+				t.Error(err)
+			}
+		default:
+			ring(statemachine.StatusRunning)
+			time.Sleep(100 * time.Microsecond)
+		}
+	}
+	if n := b.looks.Load(); n > int64(long/mostLeast)+20 {
+		t.Errorf("%d looks in %s, want at most one every %s", n, long, mostLeast)
+	}
+}

@@ -8,11 +8,16 @@ import (
 	"github.com/pawlrun/pawl/statemachine"
 )
 
-// The pauses between two looks at a run that is waited for. With a Bell they
-// only matter if it was missed, or while a record is not committed yet.
+// The pauses between two looks at a run that is waited for.
 const (
-	leastPause = 10 * time.Millisecond
-	bellPause  = 5 * time.Second
+	// A run that has rested is looked at again at once, one that moves all the
+	// time less and less often.
+	leastPause = time.Millisecond
+	mostLeast  = 10 * time.Millisecond
+	// The bell rings before the record is committed.
+	rungPause = 2 * time.Millisecond
+	// With a bell, looks are only for when it was missed.
+	bellPause = 5 * time.Second
 )
 
 // watchers look at runs that somebody waits for: once for all who wait for the
@@ -140,7 +145,8 @@ func (w *watchers) look(ctx context.Context, run *watched) {
 			usual = bellPause
 		}
 	}
-	for pause := firstPause; ; {
+	p := pauses{next: firstPause, least: leastPause, most: usual}
+	for {
 		last, err := w.answers.Log.Look(ctx, run.id)
 		if ctx.Err() != nil {
 			return
@@ -151,12 +157,9 @@ func (w *watchers) look(ctx context.Context, run *watched) {
 			w.mu.Unlock()
 		}
 		if run.see(last, err) {
-			pause = firstPause
+			p.next = firstPause
 		}
-		if err != nil || last != nil && last.Status.Ended() {
-			return
-		}
-		if !run.rest(ctx, &pause, usual) {
+		if err != nil || last != nil && last.Status.Ended() || !p.rest(ctx, run.bell) {
 			return
 		}
 	}
@@ -175,26 +178,37 @@ func (r *watched) see(last *statemachine.Stored, err error) bool {
 	return true
 }
 
-// rest waits for the bell or the end of a pause, and not less than a least
-// one: a run that moves all the time is not looked at all the time. A rung bell
-// makes the next pauses short, since the record may not be committed yet.
-func (r *watched) rest(ctx context.Context, pause *time.Duration, most time.Duration) bool {
-	least := time.NewTimer(leastPause)
-	defer least.Stop()
-	select {
-	case <-least.C:
-	case <-ctx.Done():
-		return false
-	}
-	t := time.NewTimer(*pause - leastPause)
+// pauses are those between the looks at one run.
+type pauses struct {
+	next  time.Duration // unless the bell rings
+	least time.Duration // even if it does
+	most  time.Duration
+}
+
+// rest waits for the bell, or until the next look is due; false if ctx ended.
+func (p *pauses) rest(ctx context.Context, bell <-chan struct{}) bool {
+	began := time.Now()
+	t := time.NewTimer(p.next)
 	defer t.Stop()
 	select {
 	case <-t.C:
-		*pause = min(2**pause, most)
-	case <-r.bell:
-		*pause = firstPause
+		if p.next >= mostLeast { // it has rested
+			p.least = leastPause
+		}
+		p.next = min(2*p.next, p.most)
+		return true
+	case <-bell:
+		p.next = rungPause
 	case <-ctx.Done():
 		return false
 	}
-	return true
+	least := time.NewTimer(p.least - time.Since(began))
+	defer least.Stop()
+	p.least = min(2*p.least, mostLeast)
+	select {
+	case <-least.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

@@ -75,6 +75,7 @@ type Process struct {
 
 	id          string // of the worker
 	incarnation string // of HISTORY
+	startsAddr  string // of the server that takes starts
 }
 
 // closer is one step of the teardown.
@@ -151,6 +152,10 @@ func (p *Process) HTTPAddr() string {
 	return p.ops.Addr()
 }
 
+// StartsAddr is where starts and signals are taken over HTTP; "" if nowhere.
+// It is known once Up is closed.
+func (p *Process) StartsAddr() string { return p.startsAddr }
+
 // Up is closed when the process has its servers and begins to work.
 func (p *Process) Up() <-chan struct{} { return p.up }
 
@@ -179,6 +184,10 @@ func (p *Process) Run(ctx context.Context) (err error) {
 		}
 		return err
 	}
+	hooks, err := p.listenForStarts()
+	if err != nil {
+		return err
+	}
 	p.ready.Set("worker", errors.New("starting"))
 	context.AfterFunc(ctx, func() { p.ready.Set("worker", errors.New("stopping")) })
 	if p.cfg.Retention.History > 0 {
@@ -191,6 +200,13 @@ func (p *Process) Run(ctx context.Context) (err error) {
 		duties.Go(func() { p.clear(ctx, before) })
 	}
 	duties.Go(func() { p.guard(ctx) })
+	if hooks != nil {
+		duties.Go(func() {
+			if err := hooks.Run(ctx); err != nil {
+				p.log.Error("http server of starts failed", logkey.Error, err)
+			}
+		})
+	}
 	if p.cfg.API.Enabled {
 		duties.Go(func() { p.serve(ctx, w) })
 	}

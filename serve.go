@@ -6,6 +6,7 @@ import (
 	"github.com/pawlrun/pawl/api"
 	"github.com/pawlrun/pawl/internal/logkey"
 	"github.com/pawlrun/pawl/internal/natsapi"
+	"github.com/pawlrun/pawl/internal/webhook"
 	"github.com/pawlrun/pawl/redisstore"
 	"github.com/pawlrun/pawl/statemachine"
 	"github.com/pawlrun/pawl/worker"
@@ -29,6 +30,25 @@ func (p *Process) serve(ctx context.Context, w *worker.Worker) {
 	if err := service.Run(ctx); err != nil {
 		p.log.Error("control API ended", logkey.Error, err)
 	}
+}
+
+// listenForStarts binds the server that takes starts and signals over HTTP; it
+// is nil if there shall be none.
+func (p *Process) listenForStarts() (*webhook.Server, error) {
+	c := p.cfg.HTTP.Starts
+	if c.Addr == "" {
+		return nil, nil
+	}
+	s, err := webhook.Listen(webhook.Options{
+		Addr: c.Addr, Tokens: c.Tokens(), InFlight: c.InFlight, Timeout: c.Timeout, Logger: p.log.With(logkey.Component, "webhook"),
+		Sender: p.queue.Sender, Machines: p.queue.Machines, Runs: &api.Answers{Log: p.queue.Log}, Served: p.observed.served("starts"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.startsAddr = s.Addr()
+	p.log.Info("taking starts and signals over HTTP", logkey.Addr, s.Addr())
+	return s, nil
 }
 
 // counts are those of the index.

@@ -255,6 +255,20 @@ func TestAllFaultsAtOnceWithLineAndPath(t *testing.T) {
 			},
 		},
 		{
+			name: "starts over HTTP without a token",
+			file: "http: {starts: {addr: ':8081', in_flight: 0}}\nmetrics: {every: 1ms}",
+			want: []string{
+				"config.yaml:1: http.starts.in_flight: must be between 1 and 1000, got 0",
+				"config.yaml:1: http.starts.addr: is set, but there is no token: name a file in http.starts.token_file, or set PAWL_HTTP_STARTS_TOKEN",
+				"config.yaml:2: metrics.every: must be between 1s and 10m, got 1ms",
+			},
+		},
+		{
+			name: "a token that can be guessed",
+			env:  []string{"PAWL_HTTP_STARTS_ADDR=:8081", "PAWL_HTTP_STARTS_TOKEN=hunter2,0123456789abcdef"},
+			want: []string{"http.starts.token_file: holds a token of 7 letters: at least 16 are needed"},
+		},
+		{
 			name: "times",
 			file: "retry:\n  initial: 2m\n  jitter: 1\nworker: {ack_wait: 1ms}\n",
 			want: []string{

@@ -1,0 +1,216 @@
+package webhook
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pawlrun/pawl/api"
+)
+
+// Machines knows what the fleet can run.
+type Machines interface {
+	// Known reports whether any version of a machine is registered, or the
+	// given one if version is not 0.
+	Known(ctx context.Context, name string, version int) (bool, error)
+}
+
+// Runs answers what a run is like.
+type Runs interface {
+	Run(ctx context.Context, id string, items int) (*api.Run, error)
+}
+
+// Options say what is taken, from whom, and where it goes.
+type Options struct {
+	Addr     string   // host:port; port 0 takes a free one
+	Tokens   []string // any of them is good; at least one is needed
+	Sender   api.Sender
+	Machines Machines
+	Runs     Runs
+	InFlight int           // requests at once; default 64
+	Timeout  time.Duration // of storing one message, or reading one run; default 5 s
+	Logger   *slog.Logger  // nil drops what the server says
+	// Served is told of each request: the pattern it matched, "" if none, and
+	// the code of the answer. May be nil.
+	Served func(path string, code int)
+}
+
+func (o Options) withDefaults() Options {
+	if o.InFlight <= 0 {
+		o.InFlight = 64
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = 5 * time.Second
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	if o.Served == nil {
+		o.Served = func(string, int) {}
+	}
+	return o
+}
+
+const (
+	// maxBody is what the streams of starts and signals take, headers included.
+	maxBody = 900 << 10
+	// maxHeader bounds what a client without a token can make us hold.
+	maxHeader = 16 << 10
+
+	headerTimeout = 5 * time.Second
+	readTimeout   = 15 * time.Second // of a whole request: it holds a place meanwhile
+	idleTimeout   = time.Minute
+	grace         = 2 * time.Second // beyond Timeout, for what is in hand at a stop
+)
+
+// Server takes requests over HTTP.
+type Server struct {
+	o        Options
+	listener net.Listener
+	http     *http.Server
+	mux      *http.ServeMux
+	tokens   [][sha256.Size]byte
+	places   chan struct{}
+}
+
+// Listen binds the address. Then either Run or Close must be called.
+func Listen(o Options) (*Server, error) {
+	o = o.withDefaults()
+	if len(o.Tokens) == 0 {
+		return nil, errors.New("http.starts: no token: nobody could be let in")
+	}
+	l, err := net.Listen("tcp", o.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("http.starts.addr: %w", err)
+	}
+	s := &Server{o: o, listener: l, mux: http.NewServeMux(), places: make(chan struct{}, o.InFlight)}
+	for _, t := range o.Tokens {
+		s.tokens = append(s.tokens, sha256.Sum256([]byte(t)))
+	}
+	s.mux.HandleFunc("POST /start/{machine}", s.start)
+	s.mux.HandleFunc("POST /signal/{run}/{name}", s.signal)
+	s.mux.HandleFunc("GET /runs/{run}", s.run)
+	s.http = &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      readTimeout + o.Timeout + grace,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug), // what strangers send is no news
+	}
+	return s, nil
+}
+
+// Addr is the address that was bound.
+func (s *Server) Addr() string { return s.listener.Addr().String() }
+
+// Run serves until ctx ends; then it takes nothing new and answers what is in
+// hand. It returns nil if it ended because of ctx.
+func (s *Server) Run(ctx context.Context) error {
+	served := make(chan error, 1)
+	go func() { served <- s.http.Serve(s.listener) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("take starts over HTTP: %w", err)
+	case <-ctx.Done():
+	}
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.o.Timeout+grace)
+	defer cancel()
+	if err := s.http.Shutdown(stop); err != nil {
+		_ = s.http.Close() // a client that is still sending: it will send again
+	}
+	<-served
+	return nil
+}
+
+// Close gives the address back, whether or not Run was called. It may be
+// called again.
+func (s *Server) Close() error {
+	if err := errors.Join(s.listener.Close(), s.http.Close()); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// ServeHTTP lets in who has a token, while there is a place.
+func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	_, pattern := s.mux.Handler(req)
+	_, path, _ := strings.Cut(pattern, " ")
+	c := &coded{ResponseWriter: w, code: http.StatusOK}
+	defer func() { s.o.Served(path, c.code) }()
+	if !s.knows(req) {
+		c.Header().Set("WWW-Authenticate", `Bearer realm="pawl"`)
+		fail(c, &api.Error{Code: http.StatusUnauthorized, Class: "unauthorised", Message: "a token is needed: Authorization: Bearer …"})
+		return
+	}
+	select {
+	case s.places <- struct{}{}:
+		defer func() { <-s.places }()
+	default:
+		fail(c, &api.Error{Code: http.StatusServiceUnavailable, Class: api.ClassBusy, Message: "too many requests at once: send it again"})
+		return
+	}
+	s.mux.ServeHTTP(c, req)
+}
+
+// knows reports whether a request has one of the tokens. How long that takes
+// tells nothing about them.
+func (s *Server) knows(req *http.Request) bool {
+	scheme, token, _ := strings.Cut(req.Header.Get("Authorization"), " ")
+	given := sha256.Sum256([]byte(strings.TrimSpace(token)))
+	good := 0
+	for _, t := range s.tokens {
+		good |= subtle.ConstantTimeCompare(t[:], given[:])
+	}
+	return good == 1 && strings.EqualFold(scheme, "Bearer")
+}
+
+// coded remembers the code of an answer.
+type coded struct {
+	http.ResponseWriter
+	code int
+}
+
+// WriteHeader notes the code.
+func (c *coded) WriteHeader(code int) {
+	c.code = code
+	c.ResponseWriter.WriteHeader(code)
+}
+
+// Unwrap lets the body's reader reach the connection.
+func (c *coded) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+// retryAfter is how long, in seconds, who got a 503 is asked to wait.
+func retryAfter(e *api.Error) int {
+	if e.Class == api.ClassBusy {
+		return 1
+	}
+	return 5
+}
+
+func fail(w http.ResponseWriter, e *api.Error) {
+	if e.Code == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", strconv.Itoa(retryAfter(e)))
+	}
+	answer(w, e.Code, e)
+}
+
+func answer(w http.ResponseWriter, code int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(v) // if it fails, whoever asked has gone, and sends it again
+}

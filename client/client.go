@@ -71,6 +71,9 @@ func Connect(url string, opts ...Option) (*Client, error) {
 		// What cannot be sent fails at once and is sent again; it is not kept
 		// to be sent when nobody waits for it any more.
 		nats.ReconnectBufSize(-1),
+		// What the broker does not permit is an error of the call that it is
+		// about; the default would print it.
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
 		nats.PingInterval(10 * time.Second),
 		nats.MaxPingsOutstanding(2),
 	}}

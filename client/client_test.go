@@ -15,16 +15,11 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/goleak"
 
 	"github.com/pawlrun/pawl/api"
 	"github.com/pawlrun/pawl/internal/natstest"
 	"github.com/pawlrun/pawl/statemachine"
 )
-
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m)
-}
 
 // stub answers requests as a worker does.
 type stub struct {
@@ -459,8 +454,11 @@ func TestRequestsThatAreNotSent(t *testing.T) {
 	c := connect(t, n)
 	ctx := t.Context()
 	bad := map[string]func() error{
-		"machine":   func() error { _, err := c.Start(ctx, "Re.port", nil, StartOptions{}); return err },
-		"run id":    func() error { _, err := c.Start(ctx, "report", nil, StartOptions{ID: strings.Repeat("x", 257)}); return err },
+		"machine": func() error { _, err := c.Start(ctx, "Re.port", nil, StartOptions{}); return err },
+		"run id": func() error {
+			_, err := c.Start(ctx, "report", nil, StartOptions{ID: strings.Repeat("x", 257)})
+			return err
+		},
 		"version":   func() error { _, err := c.Start(ctx, "report", nil, StartOptions{Version: -1}); return err },
 		"not JSON":  func() error { _, err := c.Start(ctx, "report", json.RawMessage("{"), StartOptions{}); return err },
 		"json":      func() error { _, err := c.Start(ctx, "report", func() {}, StartOptions{}); return err },

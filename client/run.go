@@ -110,28 +110,36 @@ func (c *Client) await(ctx context.Context, id string, poll time.Duration, wante
 	breaks := c.nc.StatusChanged(nats.RECONNECTING, nats.DISCONNECTED)
 	defer c.nc.RemoveStatusListener(breaks)
 	var absent time.Time // since when there is no such run
+	seen := false
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
 		asked := time.Now()
 		var w api.Waited
-		q := api.WaitQuery{ID: id, Timeout: statemachine.Duration(poll)}
-		err := c.ask(ctx, "wait for run "+id, api.RunsWait, q, &w, poll+pollSlack, breaks)
+		once := poll
+		if !seen { // the fleet waits for a run that is not there, too
+			once = min(poll, c.timeout)
+		}
+		q := api.WaitQuery{ID: id, Timeout: statemachine.Duration(once)}
+		err := c.ask(ctx, "wait for run "+id, api.RunsWait, q, &w, once+pollSlack, breaks)
 		switch {
 		case err == nil && w.Run != nil:
 			if wanted(w.Run) {
 				return w.Run, nil
 			}
-			absent = time.Time{}
-			if time.Since(asked) > poll/2 {
+			absent, seen = time.Time{}, true
+			if time.Since(asked) > once/2 {
 				pause = firstPause // it was a long poll, and not an early answer
 			}
 		case err == nil:
 			return nil, &Error{Op: "wait for run " + id, Message: "the answer has no run", kind: ErrInternal}
 		case !errors.Is(err, ErrNotFound):
 			return nil, err
-		case absent.IsZero():
-			absent = asked
-		case time.Since(absent) > c.timeout:
-			return nil, err
+		default:
+			if absent.IsZero() {
+				absent = asked
+			}
+			if time.Since(absent) >= c.timeout {
+				return nil, err
+			}
 		}
 		select {
 		case <-time.After(pause):

@@ -19,10 +19,11 @@ const (
 	// firstPartitions are asked first and alone: what they have says how new
 	// an entry of the others has to be.
 	firstPartitions = 4
-	nextPartitions  = 64
-	// lookedAt is how many entries one call looks at, in one or two
-	// milliseconds: the server does nothing else meanwhile.
-	lookedAt = 4000
+	// nextPartitions is how many then go into a call: the server does nothing
+	// else meanwhile, for a few milliseconds at most.
+	nextPartitions = 8
+	// page is how many entries of an index are read at once.
+	page = 2000
 )
 
 // search is one search of the indexes for the newest entries of a filter. An
@@ -34,12 +35,6 @@ type search struct {
 	want                  int
 	best                  []string // newest first, after settle
 	loose                 []string // tokens of runs that are still to be looked at
-}
-
-// leg is what is still to be asked of a partition.
-type leg struct {
-	partition int
-	from      string // where the call before ended
 }
 
 func newSearch(f *api.Filter, high string, want int) *search {
@@ -76,33 +71,36 @@ func newSearch(f *api.Filter, high string, want int) *search {
 // many. It goes through the partitions one call after the other, so that it
 // holds nobody else up for longer than a call, and each call knows how new an
 // entry must be to be among those found so far.
+//
+// A script finds what is easy to find. Where it gives up, the index is read
+// and searched here: that costs the server a fraction of what Lua needs to
+// look at as much, and is bounded by the size of the index.
 func (s *Store) find(ctx context.Context, f *api.Filter, high string, want int) ([]string, error) {
 	q := newSearch(f, high, want)
-	todo := make([]leg, queue.Partitions)
-	for p := range todo {
-		todo[p].partition = p
-	}
-	for n := firstPartitions; len(todo) > 0; n = nextPartitions {
-		n = min(n, len(todo))
-		items := make([]item, n)
-		for i, t := range todo[:n] {
-			items[i] = item{partition: t.partition, keys: []string{s.keys.index(t.partition)}, args: []any{t.from}}
+	easy := true
+	for p := 0; p < queue.Partitions; {
+		n := min(nextPartitions, queue.Partitions-p)
+		if p == 0 {
+			n = firstPartitions
 		}
-		answers, err := s.run(ctx, scriptList, q.head(), items)
+		var hard []int
+		var err error
+		if easy {
+			hard, err = s.scan(ctx, q, p, p+n)
+		} else {
+			for i := range n {
+				hard = append(hard, p+i)
+			}
+		}
+		if err == nil {
+			err = s.read(ctx, q, hard)
+		}
 		if err != nil {
 			return nil, err
 		}
-		var rest []leg
-		for i, a := range answers {
-			from, more, err := q.take(a)
-			if err != nil {
-				return nil, err
-			}
-			if more {
-				rest = append(rest, leg{todo[i].partition, from})
-			}
-		}
-		todo = append(rest, todo[n:]...)
+		// What is hard in some is in all: they are alike.
+		easy = easy && 2*len(hard) < n
+		p += n
 		q.settle()
 	}
 	if err := s.place(ctx, q); err != nil {
@@ -112,34 +110,149 @@ func (s *Store) find(ctx context.Context, f *api.Filter, high string, want int) 
 	return q.best, nil
 }
 
-// head are the arguments of list.lua that are not of a partition.
-func (q *search) head() []any {
-	return append([]any{q.within, q.state, q.status, q.low, q.high, q.want, lookedAt, len(q.fields)}, q.fields...)
+// scan has list.lua search partitions, and returns those where it gave up.
+func (s *Store) scan(ctx context.Context, q *search, from, to int) (hard []int, err error) {
+	head := append([]any{q.within, q.state, q.status, q.low, q.high, q.want}, q.fields...)
+	var items []item
+	for p := from; p < to; p++ {
+		items = append(items, item{partition: p, keys: []string{s.keys.index(p)}})
+	}
+	answers, err := s.run(ctx, scriptList, head, items)
+	if err != nil {
+		return nil, err
+	}
+	for i, a := range answers {
+		list, _ := a.([]any)
+		words := make([]string, len(list))
+		for n := range list {
+			words[n], _ = list[n].(string)
+		}
+		switch {
+		case len(words) == 0:
+			return nil, fmt.Errorf("script %s answered %T", scriptList, a)
+		case words[0] == "!":
+			hard = append(hard, from+i)
+		case words[0] == "?":
+			q.loose = append(q.loose, words[1:]...)
+		default:
+			q.best = append(q.best, words[1:]...)
+		}
+	}
+	return hard, nil
 }
 
-// take takes the answer of list.lua for a partition, and tells whether and
-// where to go on there.
-func (q *search) take(answer any) (from string, more bool, err error) {
-	list, _ := answer.([]any)
-	words := make([]string, len(list))
-	for i := range list {
-		words[i], _ = list[i].(string)
+// read searches what it reads of the indexes of partitions.
+func (s *Store) read(ctx context.Context, q *search, partitions []int) error {
+	if len(partitions) == 0 {
+		return nil
 	}
-	if len(words) == 0 {
-		return "", false, fmt.Errorf("script %s answered %T", scriptList, answer)
+	ranges := []lexRange{{partitions: partitions, min: "[" + q.within, max: "+"}}
+	if q.within == "" {
+		ranges[0].min = "[A" // fields and marks are before
+	} else {
+		ranges[0].max = above(q.within)
 	}
-	switch from = words[0]; from {
-	case "":
-		q.best = append(q.best, words[1:]...)
-		return "", false, nil
-	case "-":
-		return "", true, nil
-	case "?":
-		q.loose = append(q.loose, words[1:]...)
-		return "", false, nil
+	for _, f := range q.fields {
+		prefix, _ := f.(string)
+		ranges = append(ranges, lexRange{partitions: partitions, min: "[" + prefix, max: above(prefix)})
 	}
-	q.best = append(q.best, words[1:]...)
-	return from, true, nil
+	found, err := s.readRanges(ctx, ranges)
+	if err != nil {
+		return err
+	}
+	for i := range partitions {
+		has := make([]map[string]bool, len(q.fields))
+		for n := range q.fields {
+			members := found[1+n][i]
+			has[n] = make(map[string]bool, len(members))
+			for _, m := range members {
+				has[n][m[len(ranges[1+n].min)-1:]] = true
+			}
+		}
+		for _, m := range found[0][i] {
+			if entry, ok := q.fits(m, has); ok {
+				q.best = append(q.best, entry)
+			}
+		}
+	}
+	return nil
+}
+
+// above is the bound over all that begins with words that end in a space: "!"
+// follows it.
+func above(words string) string { return "(" + strings.TrimSuffix(words, " ") + "!" }
+
+// fits reports whether a state entry is one that the search is for, and what
+// of it is "<at> <token>".
+func (q *search) fits(member string, has []map[string]bool) (entry string, ok bool) {
+	_, rest, _ := strings.Cut(member, " ")
+	state, rest, _ := strings.Cut(rest, " ")
+	status, entry, _ := strings.Cut(rest, " ")
+	if q.state != "" && q.state != state || q.status != "" && q.status != status || entry < q.low || q.high != "" && entry >= q.high {
+		return "", false
+	}
+	_, token, _ := strings.Cut(entry, " ")
+	for _, h := range has {
+		if !h[token] {
+			return "", false
+		}
+	}
+	return entry, true
+}
+
+// lexRange is a range of the index of each of some partitions.
+type lexRange struct {
+	partitions []int
+	min, max   string
+}
+
+// readRanges reads ranges, a page at a time: members by range and partition.
+func (s *Store) readRanges(ctx context.Context, ranges []lexRange) ([][][]string, error) {
+	type part struct {
+		key, min, max string
+		into          *[]string
+		reply         *redis.StringSliceCmd
+	}
+	all := make([][][]string, len(ranges))
+	var todo []part
+	for i, r := range ranges {
+		all[i] = make([][]string, len(r.partitions))
+		for n, p := range r.partitions {
+			todo = append(todo, part{key: s.keys.index(p), min: r.min, max: r.max, into: &all[i][n]})
+		}
+	}
+	for len(todo) > 0 {
+		err := func() error {
+			ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
+			defer cancel()
+			pipe := s.client.Pipeline()
+			for i := range todo {
+				todo[i].reply = pipe.ZRangeByLex(ctx, todo[i].key, &redis.ZRangeBy{Min: todo[i].min, Max: todo[i].max, Count: page})
+			}
+			// Each reply has its own error; Exec returns the first of them.
+			_, _ = pipe.Exec(ctx)
+			for i := range todo {
+				if err := todo[i].reply.Err(); err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") {
+					return wrap(ctx, err)
+				}
+			}
+			return nil
+		}()
+		if err != nil {
+			return nil, err
+		}
+		var rest []part
+		for _, t := range todo {
+			members := t.reply.Val()
+			*t.into = append(*t.into, members...)
+			if len(members) == page {
+				t.min = "(" + members[page-1]
+				rest = append(rest, t)
+			}
+		}
+		todo = rest
+	}
+	return all, nil
 }
 
 // settle keeps the newest of what was found. What is older than all of them,

@@ -157,9 +157,10 @@ func realServers(t testing.TB) *fleet {
 }
 
 // join connects to a fleet as its producers do.
-func join(t testing.TB, url string, provisioned bool) *fleet {
+func join(t testing.TB, url string, provisioned bool, opts ...nats.Option) *fleet {
 	t.Helper()
-	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.ReconnectWait(50*time.Millisecond))
+	opts = append(opts, nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.ReconnectWait(50*time.Millisecond))
+	nc, err := nats.Connect(url, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -270,7 +270,7 @@ func (p *Process) connect(ctx context.Context) (*worker.Worker, error) {
 func (p *Process) connectNATS(ctx context.Context) (err error) {
 	c := p.cfg.NATS
 	cc := natsqueue.Config{URL: c.URL, CredsFile: c.CredsFile, NKeyFile: c.NKeyFile, User: c.Username, Password: c.Password.Reveal(), PasswordFile: c.PasswordFile,
-		CAFile: c.TLS.CAFile, CertFile: c.TLS.CertFile, KeyFile: c.TLS.KeyFile, TLS: c.TLS.On(), Name: "pawl worker", Logger: p.log,
+		CAFile: c.TLS.CAFile, CertFile: c.TLS.CertFile, KeyFile: c.TLS.KeyFile, TLS: c.TLS.On(), Name: clientName(), Logger: p.log,
 		Closed: func(err error) { p.fail(fmt.Errorf("the connection to NATS ended for good: %w", err)) }}
 	if p.servers != nil {
 		cc.URL, cc.InProcess = p.servers.NATSURL(), p.servers.InProcess()
@@ -403,6 +403,16 @@ func redacted(list string) string {
 		}
 	}
 	return strings.Join(all, ",")
+}
+
+// clientName is what the server's monitoring calls this process: in Kubernetes
+// the host is the pod.
+func clientName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		return "pawl worker"
+	}
+	return "pawl worker on " + host
 }
 
 // workerID is unique for the life of the process: host, and chance.

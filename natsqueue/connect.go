@@ -53,6 +53,18 @@ const (
 // even if no server can be reached, and never stops trying to reach one; Open
 // waits until it has. Nothing is buffered while there is no connection: what
 // is sent then fails at once, and its outcome is known.
+//
+// What else one may expect here, and why it is not:
+//   - ReconnectOnFlusherError: the reader notices a broken connection as soon
+//     as the writer does, and the pings do after 20 s.
+//   - JetStream's asynchronous publishes, with their limits, retries and
+//     handlers: package natsqueue has answers of its own (mux), settles unknown
+//     outcomes by reading, and sends again for Options.Patience, which is longer
+//     than an election.
+//   - A second connection, for pulls: fetched messages are bounded by what the
+//     lanes ask for, so they never stand before an acknowledgement for long.
+//   - Drain at the end: a stop has waited for all answers by then, and gives
+//     back what it holds.
 func Connect(c Config) (*nats.Conn, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -1,25 +1,18 @@
 package natsqueue
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
-	"net"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
+	"github.com/pawlrun/pawl/internal/certtest"
 	"github.com/pawlrun/pawl/internal/natstest"
 )
 
@@ -76,18 +69,30 @@ func TestConnect(t *testing.T) {
 	})
 	t.Run("mutual TLS", func(t *testing.T) {
 		t.Parallel()
-		ca, cert, key := certificates(t)
+		files := certtest.New(t)
 		n := natstest.One(t, func(o *server.Options) {
-			pair, err := tls.LoadX509KeyPair(cert, key)
-			if err != nil {
-				t.Fatal(err)
-			}
-			pool := x509.NewCertPool()
-			pool.AppendCertsFromPEM(read(t, ca))
 			o.TLS, o.TLSVerify, o.TLSTimeout = true, true, natstest.Patience.Seconds()
-			o.TLSConfig = &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}
+			o.TLSConfig = files.Server(t)
 		})
-		reached(t, Config{URL: n.URL(), CAFile: ca, CertFile: cert, KeyFile: key})
+		reached(t, Config{URL: n.URL(), CAFile: files.CA, CertFile: files.Cert, KeyFile: files.Key})
+		nc, err := Connect(Config{URL: n.URL(), CAFile: certtest.New(t).CA, CertFile: files.Cert, KeyFile: files.Key})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		natstest.Await(t, "a server of another authority to be refused", func() bool { return nc.LastError() != nil })
+		if nc.IsConnected() {
+			t.Error("a server whose certificate another authority signed is trusted")
+		}
+	})
+	t.Run("credentials", func(t *testing.T) {
+		t.Parallel()
+		operator, creds, resolver := account(t)
+		n := natstest.One(t, func(o *server.Options) {
+			o.JetStream = false // it wants an account for the system, too
+			o.TrustedKeys, o.AccountResolver = []string{operator}, resolver
+		})
+		reached(t, Config{URL: n.URL(), CredsFile: write(t, "user.creds", creds)})
 	})
 }
 
@@ -107,6 +112,64 @@ func TestConnectRefusesWhatIsIncomplete(t *testing.T) {
 	}
 }
 
+// The server takes another password from now on, and the file has it: the
+// connection comes back by itself, without a restart of the process.
+func TestPasswordIsRotated(t *testing.T) {
+	t.Parallel()
+	var opts *server.Options
+	n := natstest.One(t, func(o *server.Options) { o.Username, o.Password, opts = "u", "before", o })
+	file := write(t, "password", []byte("before\n"))
+	nc := reached(t, Config{URL: n.URL(), User: "u", PasswordFile: file})
+	n.Stop()
+	opts.Password = "after"
+	n.Start()
+	natstest.Await(t, "the old password to be refused", func() bool { return errors.Is(nc.LastError(), nats.ErrAuthorization) })
+	if err := os.WriteFile(file, []byte("after\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Await(t, "the connection with the new password", nc.IsConnected)
+}
+
+// account is an operator's key, and the credentials of a user of an account
+// that the resolver knows.
+func account(t *testing.T) (operator string, creds []byte, resolver *server.MemAccResolver) {
+	t.Helper()
+	pair := func(make func() (nkeys.KeyPair, error)) (nkeys.KeyPair, string) {
+		k, err := make()
+		if err != nil {
+			t.Fatal(err)
+		}
+		public, err := k.PublicKey()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k, public
+	}
+	operatorKey, operator := pair(nkeys.CreateOperator)
+	accountKey, accountID := pair(nkeys.CreateAccount)
+	userKey, userID := pair(nkeys.CreateUser)
+	accountJWT, err := jwt.NewAccountClaims(accountID).Encode(operatorKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	userJWT, err := jwt.NewUserClaims(userID).Encode(accountKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed, err := userKey.Seed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if creds, err = jwt.FormatUserConfig(userJWT, seed); err != nil {
+		t.Fatal(err)
+	}
+	resolver = &server.MemAccResolver{}
+	if err := resolver.Store(accountID, accountJWT); err != nil {
+		t.Fatal(err)
+	}
+	return operator, creds, resolver
+}
+
 // TestConnectTellsWhenClosed has the process know that it can only end.
 func TestConnectTellsWhenClosed(t *testing.T) {
 	t.Parallel()
@@ -116,53 +179,6 @@ func TestConnectTellsWhenClosed(t *testing.T) {
 	<-closed
 }
 
-// certificates makes an authority, and a certificate of it for the loopback
-// that serves both sides.
-func certificates(t *testing.T) (ca, cert, key string) {
-	t.Helper()
-	const day = 24 * time.Hour
-	template := func(name string) *x509.Certificate {
-		return &x509.Certificate{
-			SerialNumber: big.NewInt(time.Now().UnixNano()),
-			Subject:      pkix.Name{CommonName: name},
-			NotBefore:    time.Now().Add(-day),
-			NotAfter:     time.Now().Add(day),
-		}
-	}
-	authority := template("authority")
-	authority.IsCA, authority.BasicConstraintsValid, authority.KeyUsage = true, true, x509.KeyUsageCertSign
-	caKey := newKey(t)
-	caDER, err := x509.CreateCertificate(rand.Reader, authority, authority, &caKey.PublicKey, caKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf := template("node")
-	leaf.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
-	leaf.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
-	leafKey := newKey(t)
-	leafDER, err := x509.CreateCertificate(rand.Reader, leaf, authority, &leafKey.PublicKey, caKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(leafKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pemFile := func(name, kind string, der []byte) string {
-		return write(t, name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
-	}
-	return pemFile("ca.pem", "CERTIFICATE", caDER), pemFile("cert.pem", "CERTIFICATE", leafDER), pemFile("key.pem", "PRIVATE KEY", keyDER)
-}
-
-func newKey(t *testing.T) *ecdsa.PrivateKey {
-	t.Helper()
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return k
-}
-
 func write(t *testing.T, name string, data []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -170,13 +186,4 @@ func write(t *testing.T, name string, data []byte) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-func read(t *testing.T, path string) []byte {
-	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
 }

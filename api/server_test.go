@@ -44,6 +44,26 @@ func newServer(t *testing.T, a *Answers, o ServerOptions) *Server {
 	return s
 }
 
+// await waits for a condition.
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// users is how many wait for a run.
+func (w *watchers) users(run string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r := w.runs[run]; r != nil {
+		return r.users
+	}
+	return 0
+}
+
 // isClass reports whether an error is of a class.
 func isClass(err error, class string) bool {
 	var e *Error
@@ -363,9 +383,9 @@ func TestWaitsShareTheirLooks(t *testing.T) {
 			errs <- err
 		}()
 	}
-	for s.verbs[RunsWait].lanes.held.Load() < waits || b.looks.Load() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	await(t, "all waits", func() bool {
+		return s.verbs[RunsWait].lanes.held.Load() == waits && b.looks.Load() > 0 && s.watch.users("run-1") == waits
+	})
 	b.mu.Lock()
 	ring := b.ring["run-1"]
 	b.mu.Unlock()
@@ -634,9 +654,7 @@ func TestHotRunIsLookedAtInMeasure(t *testing.T) {
 		_, err := s.Do(context.Background(), Caller{Role: RoleView}, RunsWait, []byte(`{"id":"run-1","revision":1,"timeout":"500ms"}`))
 		done <- err
 	}()
-	for b.bells() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	await(t, "the bell", func() bool { return b.bells() == 1 })
 	b.mu.Lock()
 	ring := b.ring["run-1"]
 	b.mu.Unlock()

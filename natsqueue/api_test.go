@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 
 	"github.com/pawlrun/pawl/api"
 	"github.com/pawlrun/pawl/deadletter"
@@ -105,6 +107,33 @@ func TestBellRings(t *testing.T) {
 				t.Errorf("the bell of %q rang %d times more", run, n)
 			}
 		}
+	}
+}
+
+// Who may not listen to records is told so, and looks at runs instead.
+func TestBellThatMayNotListen(t *testing.T) {
+	t.Parallel()
+	n := natstest.One(t, func(o *server.Options) {
+		o.Users = []*server.User{
+			{Username: "admin", Password: "admin"},
+			{Username: "worker", Password: "worker", Permissions: &server.Permissions{Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}}}},
+		}
+	})
+	provisioned(t, n.Conn(nats.UserInfo("admin", "admin")), Topology{})
+	nc, err := Connect(Config{URL: n.URL(), User: "worker", Password: "worker"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	q := opened(t, nc, brisk())
+	for range 2 {
+		if _, err := q.Log.Bell("run", func(statemachine.Status) {}); !errors.Is(err, nats.ErrPermissionViolation) {
+			t.Errorf("bell = %v, want a permission violation", err)
+		}
+	}
+	q = opened(t, n.Conn(nats.UserInfo("admin", "admin")), brisk())
+	if _, err := q.Log.Bell("run", func(statemachine.Status) {}); err != nil {
+		t.Errorf("bell of who may = %v", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package natsqueue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/nats-io/nats.go"
@@ -27,6 +28,18 @@ func (g *Log) Bell(run string, f func(statemachine.Status)) (silence func(), err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("listen to run %s: %w", quoted(run), err)
+	}
+	// Who may not listen is told so by the connection, after the fact. Once is
+	// enough: it is so for all runs.
+	g.listen.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), g.opts.Quiet)
+		defer cancel()
+		if g.nc.FlushWithContext(ctx) == nil {
+			g.deaf = g.forbidden(g.subj.history(run))
+		}
+	})
+	if g.deaf != nil {
+		return nil, errors.Join(fmt.Errorf("listen to run %s: %w", quoted(run), g.deaf), sub.Unsubscribe())
 	}
 	// It ends with the connection, if it cannot end before.
 	return func() { _ = sub.Unsubscribe() }, nil

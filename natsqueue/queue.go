@@ -121,6 +121,9 @@ type link struct {
 	group                          bool // send as atomic batches where that is possible
 	history, effects, timers, ends combiner
 
+	listen sync.Once // finds out:
+	deaf   error     // why nobody here may listen to records
+
 	mu           sync.Mutex
 	incarnations map[string]string // by stream
 }

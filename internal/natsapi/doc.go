@@ -13,6 +13,8 @@
 // stands in the records of what she does. A hook of the process may refuse
 // more.
 //
+// What a worker needs itself is in natsqueue/DESIGN.md.
+//
 // # Rules
 //
 //   - An answer has at most 512 KB, or what the server takes if that is less.

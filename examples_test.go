@@ -2,11 +2,14 @@ package pawl_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pawlrun/pawl/client"
 )
 
 const nodeExample = "examples/node"
@@ -50,5 +53,43 @@ func TestNodeExample(t *testing.T) {
 		if !strings.Contains(string(page), part) {
 			t.Errorf("docs/wire.md does not show\n%s", part)
 		}
+	}
+}
+
+// Whoever waits for a run does not notice that the worker that was asked is
+// killed, with the question and the run in its hands.
+func TestWaitSurvivesAKilledWorker(t *testing.T) {
+	f := realServers(t)
+	first := startProcess(t, f.env)
+	s := newSink(t, func(n int) time.Duration {
+		if n == 1 {
+			return time.Minute // cut short by the kill
+		}
+		return 0
+	})
+	c, err := client.Connect(f.env["PAWL_NATS_URL"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	input := fmt.Sprintf(`{"steps":[{"do":"http.post","input":{"url":%q}}]}`, s.URL)
+	if _, err := c.Start(t.Context(), "kitchensink", []byte(input), client.StartOptions{ID: "killed"}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		r, err := c.Wait(ctx, "killed")
+		if err == nil && r.Status != client.StatusSucceeded {
+			err = fmt.Errorf("it %s", r.Status)
+		}
+		done <- err
+	}()
+	eventually(t, 30*time.Second, "a call", func() bool { return len(s.snapshot()) == 1 })
+	first.kill()
+	startProcess(t, f.env)
+	if err := <-done; err != nil {
+		t.Errorf("Wait: %v", err)
 	}
 }

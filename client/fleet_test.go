@@ -2,15 +2,19 @@ package client_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/pawlrun/pawl"
+	"github.com/pawlrun/pawl/client"
 	"github.com/pawlrun/pawl/transitions"
 )
 
@@ -60,6 +64,117 @@ func withFleet(run func() int) (code int, err error) {
 	code = run()
 	stop()
 	return code, <-done
+}
+
+const parks = `{"steps":[{"do":"http.post","input":{"url":"http://elsewhere.example/"}}]}`
+
+// Everything a client can ask of a fleet, asked of one.
+func TestClientOfAFleet(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c, err := client.Connect(natsURL, client.WithUser("ann"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	must := func(what string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	events, err := c.Finished(ctx, client.FinishedOptions{Machine: "kitchensink"})
+	must("Finished", err)
+
+	id, err := c.Publish(ctx, "kitchensink", json.RawMessage(parks), client.StartOptions{ID: "of/a fleet"})
+	must("Publish", err)
+	_, err = client.Result[any](ctx, c, id)
+	var parked *client.RunError
+	if !errors.As(err, &parked) || parked.Run.Status != client.StatusParked || parked.Run.Error.Class != "host_not_allowed" {
+		t.Fatalf("Result = %v, want a parked run", err)
+	}
+	started, err := c.Start(ctx, "kitchensink", []byte(parks), client.StartOptions{ID: id})
+	if must("Start", err); started.Outcome != client.Exists || started.Status != client.StatusParked {
+		t.Errorf("Start = %+v, want an existing run", started)
+	}
+	if _, err := c.Start(ctx, "kitchensink", nil, client.StartOptions{ID: id}); !errors.Is(err, client.ErrConflict) {
+		t.Errorf("Start with another input = %v, want ErrConflict", err)
+	}
+	if _, err := c.Signal(ctx, "nosuch", "note", "", nil); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("Signal to no run = %v, want ErrNotFound", err)
+	}
+	for _, want := range []client.Outcome{client.Applied, client.Duplicate} {
+		told, err := c.Signal(ctx, id, "note", "n1", map[string]int{"a": 1})
+		if must("Signal", err); told.Outcome != want {
+			t.Errorf("Signal = %+v, want %s", told, want)
+		}
+	}
+	for _, step := range []struct {
+		name string
+		do   func(context.Context, string, client.CommandOptions) (client.Told, error)
+	}{{"Pause", c.Pause}, {"Resume", c.Resume}, {"Retry", c.Retry}, {"Cancel", c.Cancel}} {
+		told, err := step.do(ctx, id, client.CommandOptions{Reason: "a test"})
+		if must(step.name, err); told.Outcome != client.Applied {
+			t.Errorf("%s = %+v, want applied", step.name, told)
+		}
+	}
+	if _, err := c.Pause(ctx, id, client.CommandOptions{}); !errors.Is(err, client.ErrConflict) {
+		t.Errorf("Pause of an ended run = %v, want ErrConflict", err)
+	}
+	for e, err := range events {
+		if must("Finished", err); e.Run == id {
+			if e.Status != client.StatusCancelled || e.Machine != "kitchensink" || e.Sequence == 0 {
+				t.Errorf("completion %+v", e)
+			}
+			break
+		}
+	}
+	run, err := c.Wait(ctx, id)
+	if must("Wait", err); run.Status != client.StatusCancelled {
+		t.Errorf("Wait = %s", run.Status)
+	}
+	run, err = c.Get(ctx, id, client.AllItems)
+	if must("Get", err); run.ID != id || len(run.Inbox) != 0 && run.Inbox[0].Name != "note" {
+		t.Errorf("Get = %+v", run)
+	}
+	revisions := uint64(0)
+	for r, err := range c.History(ctx, id) {
+		must("History", err)
+		revisions = r.Revision
+	}
+	if revisions != run.Revision {
+		t.Errorf("History ends at %d, want %d", revisions, run.Revision)
+	}
+	found := false
+	for l, err := range c.List(ctx, client.Query{Status: client.StatusCancelled, Limit: 1}) {
+		must("List", err)
+		for _, r := range l.Runs {
+			found = found || r.ID == id
+		}
+	}
+	letter := uint64(0)
+	for l, err := range c.Letters(ctx, client.LettersQuery{Run: id}) {
+		must("Letters", err)
+		letter = l.Seq
+	}
+	l, err := c.Letter(ctx, letter)
+	if must("Letter", err); l.Class != "host_not_allowed" || len(l.Body) == 0 || !found {
+		t.Errorf("Letter = %+v, run listed %v", l, found)
+	}
+	machines, err := c.Machines(ctx)
+	must("Machines", err)
+	machine, err := c.Machine(ctx, "report")
+	must("Machine", err)
+	streams, err := c.Streams(ctx)
+	must("Streams", err)
+	workers, err := c.Workers(ctx)
+	must("Workers", err)
+	if len(machines) != 3 || machine.Name != "report" || len(streams) < 8 || len(workers) != 1 || workers[0].Metadata["worker"] == "" || workers[0].Requests == 0 {
+		t.Errorf("%d machines, machine %+v, %d streams, workers %+v", len(machines), machine, len(streams), workers)
+	}
+	if _, err := c.Get(ctx, "nosuch", 0); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("Get of no run = %v, want ErrNotFound", err)
+	}
 }
 
 // The page shows the example as it is run here.

@@ -28,7 +28,7 @@ type Config struct {
 	ID    string // of this worker, unique for its life; goes into records and claims
 	Build string // of this binary; goes into records
 
-	Lanes        int            // goroutines that drive runs; default 2
+	Lanes        int            // goroutines that drive runs; default 4
 	Batch        int            // runs a lane takes at once; default 256
 	InFlight     int            // starts taken and not yet acked, at most; default 10,000
 	InlineMax    int            // handlers of inline effects at once; default 1,000
@@ -53,13 +53,13 @@ type Config struct {
 type Retry struct {
 	Attempts int           // default 5
 	Initial  time.Duration // wait after the first failure; default 1 s
-	Factor   float64       // default 2
+	Factor   float64       // default 4
 	Jitter   float64       // share by which a wait varies; default 0.5
 	Max      time.Duration // default 60 s
 }
 
 func (c Config) withDefaults() Config {
-	set(&c.Lanes, 2)
+	set(&c.Lanes, 4)
 	set(&c.Batch, 256)
 	set(&c.InFlight, 10_000)
 	set(&c.InlineMax, 1_000)

@@ -234,7 +234,7 @@ func defaults() Config {
 		API:     API{Enabled: true},
 		Metrics: Metrics{Every: 15 * time.Second},
 		Worker: Worker{
-			Lanes:         2,
+			Lanes:         4,
 			Batch:         256,
 			InlineMax:     1000,
 			InlinePerRun:  8,

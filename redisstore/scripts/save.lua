@@ -47,8 +47,10 @@ while k <= keys do
       local count, sealed, n = tonumber(ARGV[a]), tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
       local first, last = count - n, a + 2 + n
       if not same then
-        if n > 0 and (first == 0 or base < 0 or base + call('LLEN', list) ~= first) then call('DEL', list) base = first end
-        for j = a + 3, last, 100 do call('RPUSH', list, unpack(ARGV, j, math.min(j + 99, last))) end
+        local length
+        if n > 0 and (first == 0 or base < 0) then call('DEL', list) base = first end
+        for j = a + 3, last, 100 do length = call('RPUSH', list, unpack(ARGV, j, math.min(j + 99, last))) end
+        if length and base + length ~= count then call('LTRIM', list, -n, -1) base = first end
         if base >= 0 and base < sealed then call('LTRIM', list, sealed - base, -1) base = sealed end
         if base >= 0 and tostring(base) ~= old[3 + nr + nc + i] then set[#set + 1], set[#set + 2] = field, base end
       end

@@ -5,25 +5,25 @@ import (
 	"crypto/rand"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/pawlrun/pawl/queue"
+	"github.com/pawlrun/pawl/statemachine"
 )
 
-// BeginSweep notes that a pass over a partition begins, and returns what
-// SetComplete wants to see at its end. The note is in the index, beside the
-// mark: it is lost with all that the pass has written until then. Any number
-// of passes over one partition may be under way.
-func (s *Store) BeginSweep(ctx context.Context, partition int) (token string, err error) {
+// BeginRebuild implements worker.Shadow. The note is in the index, beside the
+// mark: it is lost with all that was written until then.
+func (s *Store) BeginRebuild(ctx context.Context, partition int, lease time.Duration) (token string, err error) {
 	fail := func(err error) (string, error) {
-		return "", fmt.Errorf("begin the sweep of partition %d: %w", partition, err)
+		return "", fmt.Errorf("begin to rebuild partition %d: %w", partition, err)
 	}
 	if err := checkPartition(partition); err != nil {
 		return fail(err)
 	}
 	answers, err := s.run(ctx, scriptBegin, nil, []item{{
-		partition: partition, keys: []string{s.keys.index(partition)}, args: []any{rand.Text()},
+		partition: partition, keys: []string{s.keys.index(partition)}, args: []any{rand.Text(), lease.Milliseconds()},
 	}})
 	if err != nil {
 		return fail(err)
@@ -35,26 +35,43 @@ func (s *Store) BeginSweep(ctx context.Context, partition int) (token string, er
 	return token, nil
 }
 
-// SetComplete notes that the sweep has passed: all runs of the partition have
-// been saved since this Redis was last empty. It notes nothing if what
-// BeginSweep noted is gone: then it was emptied during the pass. It also
-// removes what the indexes say of runs that are gone or have moved since they
-// were lost, so a sweeper calls it after every pass.
+// SetComplete implements worker.Shadow.
 func (s *Store) SetComplete(ctx context.Context, partition int, token string) error {
+	fail := func(err error) error { return fmt.Errorf("note that partition %d is complete: %w", partition, err) }
 	if err := checkPartition(partition); err != nil {
-		return fmt.Errorf("note the sweep of partition %d: %w", partition, err)
-	}
-	if err := s.tidy(ctx, partition); err != nil {
-		return fmt.Errorf("tidy the index of partition %d: %w", partition, err)
+		return fail(err)
 	}
 	if len(token) < 2 || !strings.HasPrefix(token, sweptMark) {
-		return fmt.Errorf("note the sweep of partition %d: %q is no token of BeginSweep", partition, token)
+		return fail(fmt.Errorf("%q is no token of BeginRebuild", token))
 	}
 	_, err := s.run(ctx, scriptComplete, nil, []item{{
 		partition: partition, keys: []string{s.keys.index(partition)}, args: []any{token},
 	}})
 	if err != nil {
-		return fmt.Errorf("note the sweep of partition %d: %w", partition, err)
+		return fail(err)
+	}
+	return nil
+}
+
+// Keeps implements worker.Shadow: an ended run stays for EndedTTL. One that is
+// written again after a loss then stays as long as if it had just ended.
+func (s *Store) Keeps(r *statemachine.Stored) bool {
+	ended := r.Time
+	if ended.IsZero() {
+		ended = r.At
+	}
+	return !r.Status.Ended() || time.Since(ended) < s.opts.EndedTTL
+}
+
+// Tidy implements worker.Shadow: it removes what the index says of runs that
+// have expired, or have moved since their copies were lost.
+func (s *Store) Tidy(ctx context.Context, partition int) error {
+	err := checkPartition(partition)
+	if err == nil {
+		err = s.tidy(ctx, partition)
+	}
+	if err != nil {
+		return fmt.Errorf("tidy the index of partition %d: %w", partition, err)
 	}
 	return nil
 }
@@ -66,9 +83,15 @@ func checkPartition(p int) error {
 	return nil
 }
 
-// Completeness is the share of partitions that the sweep has passed, 0 to 1.
-// The mark is in the index itself: it is lost with it.
+// Completeness is the share of partitions that are complete, 0 to 1.
 func (s *Store) Completeness(ctx context.Context) (float64, error) {
+	missing, err := s.Incomplete(ctx)
+	return float64(queue.Partitions-len(missing)) / queue.Partitions, err
+}
+
+// Incomplete implements worker.Shadow. The mark of a partition is in its index
+// itself: it is lost with it.
+func (s *Store) Incomplete(ctx context.Context) ([]int, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
 	defer cancel()
 	pipe := s.client.Pipeline()
@@ -78,16 +101,16 @@ func (s *Store) Completeness(ctx context.Context) (float64, error) {
 	}
 	// Each reply has its own error; Exec returns the first of them.
 	_, _ = pipe.Exec(ctx)
-	n := 0
-	for _, m := range marks {
-		switch err := m.Err(); {
-		case err == nil:
-			n++
-		case wrap(ctx, err) != nil && !redis.HasErrorPrefix(err, "WRONGTYPE"):
-			return 0, fmt.Errorf("ask for completeness: %w", wrap(ctx, err))
+	var missing []int
+	for p, m := range marks {
+		if err := m.Err(); err != nil {
+			if err := wrap(ctx, err); err != nil && !redis.HasErrorPrefix(m.Err(), "WRONGTYPE") {
+				return nil, fmt.Errorf("ask for completeness: %w", err)
+			}
+			missing = append(missing, p)
 		}
 	}
-	return float64(n) / queue.Partitions, nil
+	return missing, nil
 }
 
 // tidyPage is how many index entries tidy checks at a time.

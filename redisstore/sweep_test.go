@@ -1,8 +1,10 @@
 package redisstore
 
 import (
+	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -10,22 +12,26 @@ import (
 	"github.com/pawlrun/pawl/internal/redistest"
 	"github.com/pawlrun/pawl/internal/storetest"
 	"github.com/pawlrun/pawl/queue"
+	"github.com/pawlrun/pawl/statemachine"
 	"github.com/pawlrun/pawl/worker"
 )
 
-// pass begins and ends a sweep of a partition.
+// pass is what workers do for a partition: have it complete, and tidy it.
 func pass(t *testing.T, s *Store, partition int) error {
 	t.Helper()
-	token, err := s.BeginSweep(t.Context(), partition)
+	token, err := s.BeginRebuild(t.Context(), partition, 0)
 	if err != nil {
 		return err
 	}
-	return s.SetComplete(t.Context(), partition, token)
+	if token != "" {
+		err = s.SetComplete(t.Context(), partition, token)
+	}
+	return errors.Join(err, s.Tidy(t.Context(), partition))
 }
 
-// TestLossInTheMiddleOfASweep loses what a pass wrote before it ends: what it
+// TestLossInTheMiddleOfARebuild loses what a pass wrote before it ends: what it
 // wrote after that is not all there is.
-func TestLossInTheMiddleOfASweep(t *testing.T) {
+func TestLossInTheMiddleOfARebuild(t *testing.T) {
 	t.Parallel()
 	losses := map[string]func(t *testing.T, c redis.UniversalClient, index string){
 		"everything": func(t *testing.T, c redis.UniversalClient, index string) { do(t, c.FlushAll(t.Context())) },
@@ -52,20 +58,13 @@ func TestLossInTheMiddleOfASweep(t *testing.T) {
 				}
 				return c > 0
 			}
-			for _, before := range []bool{false, true} { // whether an earlier pass had marked it
-				if before {
-					if err := pass(t, s, p); err != nil || !swept() {
-						t.Fatalf("%s: a pass: %v, swept %v", name, err, swept())
-					}
-				}
-				token, err := s.BeginSweep(t.Context(), p)
-				if err != nil {
-					t.Fatalf("%s: BeginSweep: %v", name, err)
-				}
-				lose(t, client, s.keys.index(p))
-				if err := s.SetComplete(t.Context(), p, token); err != nil || swept() {
-					t.Errorf("%s: SetComplete after the loss: %v, swept %v", name, err, swept())
-				}
+			token, err := s.BeginRebuild(t.Context(), p, 0)
+			if err != nil || token == "" {
+				t.Fatalf("%s: BeginRebuild = %q, %v", name, token, err)
+			}
+			lose(t, client, s.keys.index(p))
+			if err := s.SetComplete(t.Context(), p, token); err != nil || swept() {
+				t.Errorf("%s: SetComplete after the loss: %v, swept %v", name, err, swept())
 			}
 			if err := pass(t, s, p); err != nil || !swept() {
 				t.Errorf("%s: the next pass: %v, swept %v", name, err, swept())
@@ -74,26 +73,30 @@ func TestLossInTheMiddleOfASweep(t *testing.T) {
 	})
 }
 
-// TestSweepsMayOverlap has several workers sweep one partition; one that died
-// does not hinder them, and what it noted goes after a day.
-func TestSweepsMayOverlap(t *testing.T) {
+// TestRebuildsMayOverlap has several workers write one partition: not while
+// another's lease runs, but one that died does not hinder them for longer, and
+// what it noted goes after a day.
+func TestRebuildsMayOverlap(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		client := server.Client(t)
 		s := open(t, client, Options{})
 		begin := func() string {
 			t.Helper()
-			token, err := s.BeginSweep(t.Context(), 3)
+			token, err := s.BeginRebuild(t.Context(), 3, 0)
 			if err != nil {
-				t.Fatalf("BeginSweep: %v", err)
+				t.Fatalf("BeginRebuild: %v", err)
 			}
 			return token
 		}
 		one, two := begin(), begin()
 		dead := begin()
 		do(t, client.ZAdd(t.Context(), s.keys.index(3), redis.Z{Member: "!0000000000001 old"}))
-		if one == two {
-			t.Errorf("two passes have the token %s", one)
+		if one == two || one == "" {
+			t.Errorf("two passes have the token %q", one)
+		}
+		if token, err := s.BeginRebuild(t.Context(), 3, time.Hour); err != nil || token != "" {
+			t.Errorf("BeginRebuild = %q, %v while others are at it", token, err)
 		}
 		if got, err := s.Completeness(t.Context()); err != nil || got != 0 {
 			t.Errorf("Completeness = %v, %v before any pass ended", got, err)
@@ -106,9 +109,11 @@ func TestSweepsMayOverlap(t *testing.T) {
 				t.Errorf("Completeness = %v, %v after a pass", got, err)
 			}
 		}
-		last := begin()
+		if last := begin(); last != "" {
+			t.Errorf("BeginRebuild = %q of a complete partition", last)
+		}
 		left := client.ZRange(t.Context(), s.keys.index(3), 0, -1).Val()
-		want := []string{sweptMark, dead, last}
+		want := []string{sweptMark, dead}
 		slices.Sort(want)
 		if !slices.Equal(left, want) {
 			t.Errorf("the index holds %q, want %q", left, want)
@@ -122,10 +127,13 @@ func TestSweepsMayOverlap(t *testing.T) {
 			}
 		}
 		for _, bad := range []int{-1, queue.Partitions} {
-			if _, err := s.BeginSweep(t.Context(), bad); err == nil {
-				t.Errorf("BeginSweep took partition %d", bad)
+			if _, err := s.BeginRebuild(t.Context(), bad, 0); err == nil {
+				t.Errorf("BeginRebuild took partition %d", bad)
 			}
-			if err := s.SetComplete(t.Context(), bad, last); err == nil {
+			if err := s.Tidy(t.Context(), bad); err == nil {
+				t.Errorf("Tidy took partition %d", bad)
+			}
+			if err := s.SetComplete(t.Context(), bad, dead); err == nil {
 				t.Errorf("SetComplete took partition %d", bad)
 			}
 		}
@@ -163,6 +171,9 @@ func TestCompleteness(t *testing.T) {
 		}
 		do(t, client.Del(t.Context(), s.keys.index(3)))
 		check("one index lost", 255.0/256)
+		if missing, err := s.Incomplete(t.Context()); err != nil || !slices.Equal(missing, []int{3}) {
+			t.Errorf("Incomplete = %v, %v, want 3", missing, err)
+		}
 		do(t, client.FlushAll(t.Context()))
 		check("all lost", 0)
 	})
@@ -234,4 +245,30 @@ func TestIncarnations(t *testing.T) {
 			t.Error("Clear left the old or took the new")
 		}
 	})
+}
+
+// TestEndedRunsAreKeptForAWhile has those that a rebuild writes, and those that
+// have expired.
+func TestEndedRunsAreKeptForAWhile(t *testing.T) {
+	t.Parallel()
+	s := open(t, redistest.Start(t, redistest.Mini).Client(t), Options{EndedTTL: time.Hour})
+	for name, tt := range map[string]struct {
+		status statemachine.Status
+		ago    time.Duration
+		kept   bool
+	}{
+		"just ended": {statemachine.StatusSucceeded, time.Minute, true},
+		"long ended": {statemachine.StatusFailed, 2 * time.Hour, false},
+		"waits":      {statemachine.StatusRunning, 1000 * time.Hour, true},
+		"is parked":  {statemachine.StatusParked, 1000 * time.Hour, true},
+	} {
+		st := storetest.Stored(t, "a", 1, storetest.In("end", tt.status), func(r *statemachine.Record) { r.At = time.Now().Add(-tt.ago) })
+		if s.Keeps(st) != tt.kept {
+			t.Errorf("a run that %s: Keeps = %v", name, !tt.kept)
+		}
+		// By the broker's time, if it is known.
+		if st.Time = time.Now(); !s.Keeps(st) {
+			t.Errorf("a run that %s is not kept just after it was stored", name)
+		}
+	}
 }

@@ -82,14 +82,21 @@ type Shadow interface {
 	// Tail returns items [from, to) of a log, or false if it does not hold
 	// all of them.
 	Tail(ctx context.Context, run, log string, from, to int) ([][]byte, bool, error)
-	// BeginSweep notes that a pass over a partition begins. SetComplete, after
-	// it, notes that every run of the partition was written since the last
-	// loss, unless what BeginSweep noted was lost meanwhile: then runs written
-	// earlier in the pass may be, too, and it notes nothing. Completeness is
-	// the share of partitions of which every run was written.
-	BeginSweep(ctx context.Context, partition int) (token string, err error)
+	// Incomplete names the partitions of which not every run was written
+	// since the last loss.
+	Incomplete(ctx context.Context) ([]int, error)
+	// BeginRebuild notes that all runs of a partition are being written. The
+	// token is empty if there is nothing to do: the partition is complete, or
+	// another began less than a lease ago and has not ended.
+	BeginRebuild(ctx context.Context, partition int, lease time.Duration) (token string, err error)
+	// SetComplete notes that they were written, unless what BeginRebuild noted
+	// was lost meanwhile: then runs written before that may be, too, and it
+	// notes nothing.
 	SetComplete(ctx context.Context, partition int, token string) error
-	Completeness(ctx context.Context) (float64, error)
+	// Keeps reports whether a run belongs here: an ended one does for a while.
+	Keeps(r *statemachine.Stored) bool
+	// Tidy drops what lists would say of runs of a partition that are gone.
+	Tidy(ctx context.Context, partition int) error
 }
 
 // Copy is a record as Redis has it.

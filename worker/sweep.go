@@ -14,20 +14,17 @@ import (
 	"github.com/pawlrun/pawl/statemachine"
 )
 
-// hurry is the pause between partitions while Redis does not have every run.
-const hurry = 5 * time.Millisecond
-
 // sweepBatch is how many runs the sweeper mends together.
 const sweepBatch = 200
 
 // sweeper goes through the last record of every run, partition by partition:
-// slowly and for ever, and quickly while Redis does not have every run. It is
-// the net under everything that should have happened by itself.
+// slowly and for ever. It is the net under everything that should have happened
+// by itself. What Redis has lost it has written again at once.
 func (w *Worker) sweeper(ctx context.Context) {
 	for {
 		w.pass = sweepPass{began: time.Now()}
 		for _, p := range rand.Perm(queue.Partitions) {
-			if !w.health.well(ctx) || !rest(ctx, w.pace(ctx)) {
+			if !w.health.well(ctx) || !w.pause(ctx) {
 				return
 			}
 			if err := w.sweepPartition(ctx, p); err != nil && ctx.Err() == nil {
@@ -55,13 +52,23 @@ func (p *sweepPass) outboxes(of []*statemachine.Stored) {
 	}
 }
 
-// pace is how long to wait before the next partition. Even in a hurry there
-// is a moment between two, for a partition that never gets complete.
-func (w *Worker) pace(ctx context.Context) time.Duration {
-	if c, err := w.ports.Shadow.Completeness(ctx); err == nil && c < 1 {
-		return min(hurry, w.cfg.SweepEvery/queue.Partitions)
+// pause waits for the next partition's turn, and looks every second whether
+// Redis has lost runs. It returns false if ctx ended.
+func (w *Worker) pause(ctx context.Context) bool {
+	until := time.Now().Add(w.cfg.SweepEvery / queue.Partitions)
+	for {
+		if time.Since(w.looked) >= lookEvery {
+			w.rebuild(ctx)
+			w.looked = time.Now()
+		}
+		left := time.Until(until)
+		if left <= 0 {
+			return ctx.Err() == nil
+		}
+		if !rest(ctx, min(left, lookEvery)) {
+			return false
+		}
 	}
-	return w.cfg.SweepEvery / queue.Partitions
 }
 
 // rest waits; false if ctx ended.
@@ -80,10 +87,6 @@ func rest(ctx context.Context, d time.Duration) bool {
 }
 
 func (w *Worker) sweepPartition(ctx context.Context, partition int) error {
-	token, err := w.ports.Shadow.BeginSweep(ctx, partition)
-	if err != nil {
-		w.trouble(onRedis, err)
-	}
 	var batch []*statemachine.Stored
 	var errs []error
 	for r, err := range w.ports.Log.Sweep(ctx, partition) {
@@ -106,10 +109,7 @@ func (w *Worker) sweepPartition(ctx context.Context, partition int) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	if token == "" {
-		return nil
-	}
-	if err := w.ports.Shadow.SetComplete(ctx, partition, token); err != nil {
+	if err := w.ports.Shadow.Tidy(ctx, partition); err != nil {
 		w.trouble(onRedis, err)
 	}
 	return nil

@@ -34,6 +34,7 @@ type Worker struct {
 
 	inlineRunning atomic.Int64
 	pass          sweepPass       // of the sweeper's goroutine
+	looked        time.Time       // likewise: when it looked whether Redis lost runs
 	stop          chan struct{}   // closed when a stop begins
 	work          context.Context // ends when what is in hand is given up
 	handlers      context.Context // ends when handlers are cancelled

@@ -61,14 +61,14 @@ var quick = map[string]string{
 
 // process is a worker in a process of its own.
 type process struct {
-	t    *testing.T
+	t    testing.TB
 	cmd  *exec.Cmd
 	done chan struct{}
 	log  *lockedBuffer
 }
 
 // startProcess starts cmd/worker with the quick times and env over them.
-func startProcess(t *testing.T, env map[string]string, args ...string) *process {
+func startProcess(t testing.TB, env map[string]string, args ...string) *process {
 	t.Helper()
 	path, err := binary()
 	if err != nil {
@@ -346,7 +346,7 @@ func (s *sink) snapshot() map[string]int {
 }
 
 // freeAddr is a loopback address that nobody listens on at the moment.
-func freeAddr(t *testing.T) string {
+func freeAddr(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -39,6 +39,7 @@ const (
 	headerBatchCommit = "Nats-Batch-Commit"
 
 	headerSubject  = "Nats-Subject"
+	headerStream   = "Nats-Stream"
 	headerSequence = "Nats-Sequence"
 	headerTime     = "Nats-Time-Stamp"
 	headerPending  = "Nats-Num-Pending"

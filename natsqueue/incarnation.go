@@ -13,6 +13,7 @@ func (q *Queue) CurrentIncarnation(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	q.link.alone.Store(info.Config.Replicas == 1) // it may have been given more
 	id := info.Config.Metadata[metaIncarnation]
 	if id == "" {
 		return "", fmt.Errorf("stream %s has no incarnation id: %w", info.Config.Name, ErrMissing)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -121,6 +122,8 @@ type link struct {
 	group                          bool // send as atomic batches where that is possible
 	history, effects, timers, ends combiner
 
+	alone atomic.Bool // HISTORY has one replica, as of the last look at it
+
 	listen sync.Once // finds out:
 	deaf   error     // why nobody here may listen to records
 
@@ -153,6 +156,7 @@ func Open(ctx context.Context, nc *nats.Conn, opts Options) (*Queue, error) {
 		return nil, errors.Join(err, m.close())
 	}
 	q := &Queue{link: l}
+	l.alone.Store(info.Config.Replicas == 1)
 	l.group = opts.Group == GroupAlways || opts.Group == GroupAuto && opts.SyncAlways && info.Config.Replicas == 1
 	q.Log = &Log{l}
 	q.Blobs = &Blobs{l}

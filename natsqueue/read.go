@@ -28,6 +28,7 @@ const (
 
 // raw is a stored message as it was read.
 type raw struct {
+	stream  string // that answered; only of a direct get
 	subject string
 	seq     uint64
 	time    time.Time
@@ -212,7 +213,7 @@ func readDirect(m *nats.Msg) (*raw, error) {
 	if err != nil {
 		return nil, final{fmt.Errorf("time of a message read: %w", err)}
 	}
-	return &raw{subject: m.Header.Get(headerSubject), seq: seq, time: at, header: m.Header, data: m.Data}, nil
+	return &raw{stream: m.Header.Get(headerStream), subject: m.Header.Get(headerSubject), seq: seq, time: at, header: m.Header, data: m.Data}, nil
 }
 
 // Look implements worker.Log.
@@ -232,7 +233,7 @@ func (g *Log) Looks(ctx context.Context, looks []worker.Look) ([]*statemachine.S
 	for i, k := range looks {
 		subjects[i] = g.subj.history(k.Run)
 	}
-	read, errs := g.leads(ctx, subjects)
+	read, errs := g.leadsOrAlone(ctx, subjects)
 	for i, k := range looks {
 		m, err := read[i], errs[i]
 		if err != nil {
@@ -245,6 +246,40 @@ func (g *Log) Looks(ctx context.Context, looks []worker.Look) ([]*statemachine.S
 			out[i], errs[i] = k.Known, nil
 		default:
 			out[i], errs[i] = m.record()
+		}
+	}
+	return out, errs
+}
+
+// leadsOrAlone reads the last messages of subjects of HISTORY from its leader,
+// once. A stream with one replica has nobody else who could answer, so there a
+// direct get is the leader's word, at a third of the price; but for a mirror,
+// which names itself. What it does not answer, the leader is asked for.
+func (g *Log) leadsOrAlone(ctx context.Context, subjects []string) ([]*raw, []error) {
+	if len(subjects) == 1 || !g.alone.Load() {
+		return g.leads(ctx, subjects)
+	}
+	out, errs := make([]*raw, len(subjects)), make([]error, len(subjects))
+	found := make(map[string]*raw, len(subjects))
+	own := g.subj.stream(streamHistory)
+	for part := range slices.Chunk(subjects, lastChunk) {
+		_ = g.lastOf(ctx, streamHistory, part, func(m *raw) { // the leader is asked for the rest
+			if m.stream == own {
+				found[m.subject] = m
+			}
+		})
+	}
+	var rest []string
+	var at []int
+	for i, s := range subjects {
+		if out[i] = found[s]; out[i] == nil {
+			rest, at = append(rest, s), append(at, i)
+		}
+	}
+	if len(rest) > 0 {
+		read, failed := g.leads(ctx, rest)
+		for k, i := range at {
+			out[i], errs[i] = read[k], failed[k]
 		}
 	}
 	return out, errs

@@ -38,7 +38,10 @@ type search struct {
 }
 
 func newSearch(f *api.Filter, high string, want int) *search {
-	q := &search{high: high, want: want, low: formatTime(f.Since)}
+	q := &search{high: high, want: want}
+	if !f.Since.IsZero() { // an entry may be up to a second behind its run
+		q.low = formatTime(f.Since.Add(-time.Second))
+	}
 	if !f.Until.IsZero() {
 		// The end is exact, the index knows milliseconds: the records tell.
 		end := formatTime(f.Until.Add(time.Millisecond - time.Nanosecond))

@@ -27,6 +27,8 @@ while k <= keys do
     for i = 1, nl do a = a + 3 + ARGV[a + 2] end
   else
     local same = was == head and call('HGET', run, 'record') == record
+    -- A run that stays in its state moves in the index once a second.
+    if wherewas and sub(wherewas, 1, -6) == sub(place, 1, -6) then place = wherewas end
     local grants, set, drop = 'g', {'head', head, 'place', place, 'record', record}, {}
     if index == '' and fields ~= '' then drop[1] = 'index' elseif index ~= fields then set[7], set[8] = 'index', index end
     local freed = nr > 0 and {} or nil

@@ -191,7 +191,12 @@ func TestPauseAndResumeWhileAHandlerRuns(t *testing.T) {
 	f.command(statemachine.EventPause, "p", "p1", statemachine.Command{})
 	f.applied("p", "p1")
 	f.command(statemachine.EventResume, "p", "p2", statemachine.Command{})
-	if r := f.applied("p", "p2"); r.Status != statemachine.StatusRunning || r.Pending[0].Place != statemachine.Queued {
+	resumed := f.applied("p", "p2")
+	all := f.history("p") // a committer that was slow may call what was inline until then
+	if d := resumed.At.Sub(all[1].At); all[1].Events[0].Kind != statemachine.EventPause || d < time.Second {
+		t.Errorf("resumed %v after the pause, want G at least", d)
+	}
+	if r := resumed; r.Status != statemachine.StatusRunning || r.Pending[0].Place != statemachine.Queued {
 		t.Fatalf("resumed as %s", describe(r))
 	}
 	f.drained("PAWL_EVENTS")

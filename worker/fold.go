@@ -83,6 +83,9 @@ func (l *lane) foldMessage(ctx context.Context, s *slot, f *statemachine.Fold, o
 		out.more = true
 		return true
 	}
+	if h.event.Kind == statemachine.EventResume && !l.mayResume(s, out) {
+		return false
+	}
 	o, err := f.Apply(*h.event)
 	switch {
 	case err == nil && o == statemachine.Applied:
@@ -97,6 +100,29 @@ func (l *lane) foldMessage(ctx context.Context, s *slot, f *statemachine.Fold, o
 		l.outcome(ctx, s, h, o)
 	}
 	return false
+}
+
+// mayResume reports whether what is held may be queued: not within G of the
+// pause, since what that found inline its committer may be about to call.
+func (l *lane) mayResume(s *slot, out *folded) bool {
+	for _, h := range out.held {
+		if h.event.Kind == statemachine.EventPause {
+			out.more = true
+			return false
+		}
+	}
+	if s.state == nil {
+		return true // there is no such run yet: nothing is held
+	}
+	for i := range s.state.Pending {
+		if p := &s.state.Pending[i]; p.Place == statemachine.Held {
+			if left := l.graceLeft(s, p); left > 0 {
+				s.waiting = max(s.waiting, left)
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // sealFold ends the fold. If its record is too large, one event alone is

@@ -64,5 +64,11 @@ func FlawSettings() []Setting {
 		with(mixed("R3 result met in retry asks inline, wake e; 1 expiry", RetryInline, Wake), Budget{Failure: 1, Expiry: 1}),
 		heavy(with(mixed("R3b result met in retry passes on the old wake; 1 expiry", RetryKeepsWake, Wake), Budget{Failure: 1, Expiry: 1}), 100_001),
 		with(mixed("R4 a failure counts whatever attempt it is of; 1 expiry", CountAnyFailure, Chain), Budget{Failure: 2, Expiry: 1}),
+
+		// Pauses.
+		signal(steps(asked("Z5 X of a resume has asked of the first", ResumeKeepsAsked, Wake), 1), PausingSignal),
+		signal(steps(mixed("Z5a as Z5, inline or queued", ResumeKeepsAsked, Wake), 1), PausingSignal),
+		signal(steps(asked("Z6 a resume restores inline with its old wake", ResumeRestores, Wake), 1), PausingSignal),
+		heavy(signal(steps(asked("Z7 resumed within G", ResumeFresh, TooLate), 1), PausingSignal), 1_100_000),
 	}
 }

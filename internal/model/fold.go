@@ -58,6 +58,11 @@ func (m *Model) gather(s *State, i int, d *record) (must, ok bool) {
 			e.kind = evStart
 		case x == msgSignal:
 			e.kind = evSignal
+		case x == msgResume:
+			if s.lanes[1-i].flags&fresh != 0 && m.set.Flaw != ResumeFresh {
+				continue // somebody may be about to call what was inline
+			}
+			e.kind = evResume
 		case x == msgDue:
 			e.kind = evDue
 		default:
@@ -139,7 +144,8 @@ func (m *Model) planEvents(l *lane, d *record) {
 			for y, f := range m.events {
 				same := f.kind >= evResult && f.kind <= evFailure && e.kind >= evResult && e.kind <= evFailure && f.effect == e.effect
 				fits := m.fits(&met, f) || m.set.Flaw == FoldOnLoaded && m.fits(d, f)
-				if x == y || same || !fits {
+				resumed := m.set.Signal == PausingSignal && e.kind == evSignal && f.kind == evResume
+				if x == y || same || resumed || !fits {
 					continue
 				}
 				for _, second := range m.placements(l, f) {

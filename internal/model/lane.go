@@ -54,7 +54,7 @@ func (m *Model) receive(s *State, i int) {
 	for x := range (s.unacked() &^ l.held).each {
 		n := *s
 		n.lanes[i].held |= x
-		m.emit(&n, false, Step{"w{w} receives {m}", uint8(i), uint8(x), 0})
+		m.emit(&n, false, about("w{w} receives {m}", i, x))
 	}
 }
 

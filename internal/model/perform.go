@@ -223,20 +223,20 @@ func (m *Model) settle(s *State, i int, d *record) {
 		}
 		n := *s
 		n.ack(i, x)
-		m.emit(&n, false, Step{"w{w} acks {m}", uint8(i), uint8(x), 0})
+		m.emit(&n, false, about("w{w} acks {m}", i, x))
 		acked = true
 		break
 	}
 	if !acked {
 		n := *s
 		n.lanes[i].rest()
-		m.emit(&n, false, Step{"w{w} waits, keeps {m}", uint8(i), uint8(l.held), 0})
+		m.emit(&n, false, about("w{w} waits, keeps {m}", i, l.held))
 	}
 	if l.held != 0 {
 		n := *s
 		n.lanes[i].held = 0
 		n.lanes[i].rest()
-		m.emit(&n, false, Step{"w{w} gives {m} back, or its acks are lost", uint8(i), uint8(l.held), 0})
+		m.emit(&n, false, about("w{w} gives {m} back, or its acks are lost", i, l.held))
 	}
 }
 

@@ -50,6 +50,8 @@ func (m *Model) verdict(s *State) Property {
 		return Lost
 	case s.acked&msgSignal != 0 && !last.signal:
 		return Lost
+	case s.acked&msgResume != 0 && !last.resumed:
+		return Lost
 	}
 	for k := range maxEffects {
 		if !m.hasTrigger(s, last, k) {
@@ -68,15 +70,16 @@ func (m *Model) hasTrigger(s *State, last *record, k int) bool {
 	var x, there messages
 	switch last.place[k] {
 	case inline:
-		return last.wake[k].carriers(m.set.Flaw)&unacked != 0
+		there = last.wake[k].carriers(m.set.Flaw)
+		x = there
 	case queued:
-		x, there = effectMessage(k, last.failures), effectMessages(k)
+		x, there = last.asking(k), effectMessages(k)
 	case retry:
 		x, there = msgDue, msgDue
 	default:
 		return true
 	}
-	toCome := last.outbox&x != 0 && s.published&x == 0 && unacked != 0
+	toCome := last.outbox&x&^s.published != 0 && unacked != 0
 	return unacked&there != 0 || toCome
 }
 
@@ -85,5 +88,6 @@ func (m *Model) complete(s *State) bool {
 	last := m.hist.last(s.head)
 	idle := s.lanes == [workers]lane{} && s.inflight == 0
 	signalled := last.signal || m.set.Signal == NoSignal
-	return s.unacked() == 0 && idle && last.start && signalled && !last.pending()
+	resumed := last.resumed || m.set.Signal != PausingSignal
+	return s.unacked() == 0 && idle && last.start && signalled && resumed && !last.pending()
 }

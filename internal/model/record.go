@@ -8,12 +8,13 @@ const (
 	inline          // performed by a holder of its wake
 	queued          // performed by a holder of X(e)
 	retry           // an attempt failed; waits for T(e)
+	held            // the run is paused; waits for its resume
 	answered        // its result is in the chain
 	cancelled       // a signal withdrew it
 	parked          // its last attempt failed, the run is parked
 )
 
-func (p place) pending() bool { return p == inline || p == queued || p == retry }
+func (p place) pending() bool { return p == inline || p == queued || p == retry || p == held }
 func (p place) over() bool    { return p >= answered }
 
 // wakeable reports whether a message resumes what stands there.
@@ -32,6 +33,8 @@ type record struct {
 	failures uint8            // failed attempts of the retried effect
 	start    bool             // start applied
 	signal   bool             // signal applied
+	resumed  bool             // resume applied
+	again    effects          // queued effects that were held before
 	outbox   messages
 
 	asks     effects // effects this record asks inline
@@ -60,6 +63,7 @@ const (
 	evFailure // an attempt of an effect failed
 	evDue     // the schedule of a failed attempt fired
 	evConvert // inline effects become queued; no event of the run, but a record
+	evResume  // what is held becomes queued
 )
 
 // event is one thing a record applies.
@@ -108,6 +112,12 @@ func (m *Model) apply(r *record, e event) {
 		}
 		r.place[retried] = queued
 		r.outbox |= m.nextAttempt()
+	case evResume:
+		if r.resumed {
+			r.broken = Chain
+		}
+		r.resumed = true
+		m.resume(r)
 	case evConvert:
 		for k := range maxEffects {
 			if r.place[k] == inline && e.convert.has(k) {
@@ -117,7 +127,54 @@ func (m *Model) apply(r *record, e event) {
 	}
 }
 
+// paused reports whether nothing may start that has not.
+func (m *Model) paused(r *record) bool {
+	return m.set.Signal == PausingSignal && r.signal && !r.resumed
+}
+
+// pause holds what somebody may start; its message, if it stands in this very
+// record, is not sent.
+func (m *Model) pause(r *record) {
+	for k := range maxEffects {
+		if !r.place[k].wakeable() {
+			continue
+		}
+		if r.place[k] == queued {
+			r.outbox &^= r.asking(k)
+		}
+		m.hold(r, k)
+	}
+}
+
+func (m *Model) hold(r *record, k int) {
+	r.place[k] = held
+	r.asks &^= only(k)
+	r.again &^= only(k)
+	if m.set.Flaw != ResumeRestores {
+		r.wake[k] = 0
+	}
+}
+
+// resume queues what is held: X of the resume is what wakes it.
+func (m *Model) resume(r *record) {
+	for k := range maxEffects {
+		switch {
+		case r.place[k] != held:
+		case m.set.Flaw == ResumeRestores:
+			r.place[k] = inline
+		default:
+			if m.set.Flaw != ResumeKeepsAsked {
+				r.again |= only(k)
+			}
+			m.enqueue(r, k)
+		}
+	}
+}
+
 func (m *Model) applySignal(r *record, e event) {
+	if m.set.Signal == PausingSignal {
+		m.pause(r)
+	}
 	if m.set.Signal.cancels() {
 		for k := range 2 {
 			if r.place[k].pending() {
@@ -193,6 +250,10 @@ func (m *Model) ask(r *record, k int, w wake, e event) {
 		w = wakeSignal
 	}
 	r.wake[k] = w
+	if m.paused(r) {
+		m.hold(r, k)
+		return
+	}
 	if e.queued {
 		m.enqueue(r, k)
 		r.converts &^= only(k)
@@ -205,7 +266,7 @@ func (m *Model) ask(r *record, k int, w wake, e event) {
 func (m *Model) enqueue(r *record, k int) {
 	r.place[k] = queued
 	r.asks &^= only(k)
-	r.outbox |= effectMessage(k, r.failures)
+	r.outbox |= r.asking(k)
 	switch m.set.Flaw {
 	case ZombieKeepsWake:
 		r.converts |= only(k)
@@ -218,6 +279,7 @@ func (m *Model) enqueue(r *record, k int) {
 func (m *Model) end(r *record, k int, p place) {
 	r.place[k], r.wake[k] = p, 0
 	r.asks &^= only(k)
+	r.again &^= only(k)
 }
 
 // fits reports whether an event applies to the state it meets.
@@ -231,6 +293,8 @@ func (m *Model) fits(r *record, e event) bool {
 		return r.place[retried] == retry
 	case evConvert:
 		return r.start
+	case evResume:
+		return r.start && !r.resumed
 	case evFailure:
 		if m.set.Flaw == CountAnyFailure {
 			return r.place[retried].pending()
@@ -253,6 +317,9 @@ func (m *Model) reaches(r *record, x messages) bool {
 		}
 		return r.failures > 0 && (x == msgDue || r.place[retried] != retry)
 	}
+	if x == msgEffect1Again || x == msgEffect2Again {
+		return r.resumed
+	}
 	k, ok := x.asksFor()
 	if !ok {
 		return true
@@ -274,6 +341,8 @@ func (m *Model) applied(r *record, x messages) bool {
 		return r.start
 	case msgSignal:
 		return r.signal
+	case msgResume:
+		return r.resumed
 	case msgDue:
 		return r.place[retried] != retry && (m.reaches(r, x) || m.trusts())
 	}

@@ -10,6 +10,7 @@ const (
 	AskingSignal              // asks for e3
 	CancellingSignal          // cancels what is pending
 	CompensatingSignal        // cancels, and asks for e3, which compensates
+	PausingSignal             // pauses the run; who has seen that resumes it
 )
 
 func (s Signal) asks() bool        { return s == AskingSignal || s == CompensatingSignal }
@@ -77,5 +78,8 @@ const (
 	RetryInline            // a result that meets its effect in retry asks queued only
 	RetryKeepsWake         // likewise; what follows inherits the wake from before the retry
 	SameIDNextAttempt      // X of the second attempt has an id of its own
+	ResumeKeepsAsked       // asked of the X of a resume is the resume's record
+	ResumeFresh            // nobody resumes within G of what the pause held
+	ResumeRestores         // a resume queues what was inline before the pause
 	flaws
 )

@@ -19,6 +19,7 @@ func Settings() []Setting {
 		{Name: "Q1f one step; 1 loss 1 crash 1 expiry", Steps: 1, Mixed: true, Budget: Budget{Loss: 1, Crash: 1, Expiry: 1}, Least: 970_000},
 		{Name: "Q3c neutral signal, one step", Steps: 1, Mixed: true, Signal: NeutralSignal, Fold: true, Least: 500_000},
 		{Name: "Q5c cancelling signal, one step", Steps: 1, Mixed: true, Signal: CancellingSignal, Fold: true, Least: 320_000},
+		{Name: "Z0 paused and resumed, one step asked inline", Steps: 1, Signal: PausingSignal, Least: 2_100_000},
 		{Name: "Q9a drain and letting go, one step; 1 crash", Steps: 1, Mixed: true, Budget: Budget{Stop: 1, LetGo: 1, Crash: 1}, Least: 600_000},
 		{Name: "Q11f sweeper, one step; 1 crash 1 expiry", Steps: 1, Mixed: true, Sweeper: true, Budget: Budget{Sweep: 1, Crash: 1, Expiry: 1}, Least: 610_000},
 		{Name: "Q12c late append, 2 forgotten acks, stale reads, one step; 1 crash", Steps: 1, Mixed: true, StaleReads: true, Budget: Budget{Late: 1, Unack: 2, Crash: 1}, Least: 440_000},
@@ -96,6 +97,11 @@ func LargeSettings() []Setting {
 		stale(signal(mixed("Q13 as Q12a, neutral signal, one step; 1 crash", 1, Budget{Late: 1, Unack: 1, Crash: 1}), NeutralSignal)),
 		mixed("Q14 re-driven start, two steps; 1 crash 1 expiry", 2, Budget{Redrive: 1, Crash: 1, Expiry: 1}),
 		mixed("Q14a re-driven start, one step; 1 loss 1 crash 1 expiry", 1, Budget{Redrive: 1, Loss: 1, Crash: 1, Expiry: 1}),
+
+		signal(asked("Z1 paused and resumed, one step asked inline; 1 crash", 1, Budget{Crash: 1}), PausingSignal),
+		signal(asked("Z2 paused and resumed, two steps asked inline", 2, Budget{}), PausingSignal),
+		signal(mixed("Z3 paused and resumed, one step", 1, Budget{}), PausingSignal),
+		signal(asked("Z4 paused and resumed, one step asked inline; 1 loss 1 expiry", 1, Budget{Loss: 1, Expiry: 1}), PausingSignal),
 
 		asked("F1a 2 failures, one step; 1 crash", 1, Budget{Failure: 2, Crash: 1}),
 		asked("F1b 2 failures, one step; 1 loss", 1, Budget{Failure: 2, Loss: 1}),

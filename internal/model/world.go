@@ -7,6 +7,7 @@ func (m *Model) environment(s *State) {
 	m.forgetAcks(s)
 	m.landAppend(s)
 	m.redrive(s)
+	m.sendResume(s)
 	if m.set.Sweeper {
 		m.sweep(s)
 	}
@@ -95,7 +96,7 @@ func (m *Model) forgetAcks(s *State) {
 			continue
 		}
 		n.acked &^= x
-		m.emit(&n, true, Step{"the server forgets the ack of {m}", 0, uint8(x), 0})
+		m.emit(&n, true, about("the server forgets the ack of {m}", 0, x))
 	}
 }
 
@@ -145,6 +146,16 @@ func (m *Model) redrive(s *State) {
 	m.emit(&n, true, Step{"Ma goes to the dead letters and is re-driven as Ma'", 0, 0, 0})
 }
 
+// sendResume is the person who has seen that the run is paused.
+func (m *Model) sendResume(s *State) {
+	if !m.paused(m.hist.last(s.head)) || s.published&msgResume != 0 {
+		return
+	}
+	n := *s
+	n.published |= msgResume
+	m.emit(&n, false, Step{"a person resumes the run", 0, 0, 0})
+}
+
 // sweep is the sweeper: it publishes again what the last record waits for and
 // is not under way, and turns inline effects nobody claims into queued ones.
 func (m *Model) sweep(s *State) {
@@ -157,14 +168,14 @@ func (m *Model) sweep(s *State) {
 				convert |= only(k)
 			}
 		case queued, retry:
-			x := effectMessage(k, last.failures)
+			x := last.asking(k)
 			if last.place[k] == retry {
 				x = msgDue
 			}
 			if s.unacked()&x == 0 {
 				n := *s
 				m.publish(&n, x)
-				m.emit(&n, false, Step{"the sweeper publishes {m} again", 0, uint8(x), 0})
+				m.emit(&n, false, about("the sweeper publishes {m} again", 0, x))
 			}
 		}
 	}
@@ -200,7 +211,7 @@ func (m *Model) disturb(s *State, i int) {
 	busy := *l != lane{}
 	if n := *s; busy && m.spend(&n, Crash) {
 		n.leave(i)
-		m.emit(&n, true, Step{"w{w} crashes, holding {m}", uint8(i), uint8(l.held), 0})
+		m.emit(&n, true, about("w{w} crashes, holding {m}", i, l.held))
 	}
 	if l.flags&draining != 0 {
 		n := *s

@@ -122,7 +122,23 @@ func (r *Run) Signal(id, name string, body any) sm.Outcome {
 	return o
 }
 
-// Status tells whether the run has ended, and how, or is parked.
+// Command gives the run a command (cancel, pause, resume or redrive), and drives
+// it until it has come to rest again.
+func (r *Run) Command(id string, kind sm.EventKind, c sm.Command) sm.Outcome {
+	r.t.Helper()
+	body, err := json.Marshal(c)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	o, err := r.fold(sm.Event{ID: sm.CommandEventID(id), Kind: kind, Body: body})
+	if err != nil {
+		r.t.Fatalf("command %s: %v", kind, err)
+	}
+	r.drive()
+	return o
+}
+
+// Status tells whether the run has ended, and how, or is parked or paused.
 func (r *Run) Status() sm.Status { return r.last().Status }
 
 // State is the state the run is in.

@@ -70,6 +70,55 @@ func TestLater(t *testing.T) {
 	}
 }
 
+// TestCommands redrives a run while it is paused, and lets it go on; another is
+// cancelled.
+func TestCommands(t *testing.T) {
+	t.Parallel()
+	n := 0
+	start := func() *pawltest.Run {
+		n = 0
+		return pawltest.Start(t, invoice(), Invoice{}, pawltest.Returns(Mail, ""), pawltest.On(Charge, func(int) (string, error) {
+			if n++; n == 1 {
+				return "", sm.Terminal("odd", errors.New("something odd"))
+			}
+			return "ok", nil
+		}))
+	}
+	r := start()
+	for i, step := range []struct {
+		kind   sm.EventKind
+		status sm.Status
+		place  sm.Place
+	}{
+		{sm.EventPause, sm.StatusPaused, sm.Parked},
+		{sm.EventRedrive, sm.StatusPaused, sm.Held},
+		{sm.EventResume, sm.StatusSucceeded, ""},
+	} {
+		id := fmt.Sprint(i)
+		if o := r.Command(id, step.kind, sm.Command{By: "anna"}); o != sm.Applied {
+			t.Errorf("%s = %v", step.kind, o)
+		}
+		records := r.Records()
+		var place sm.Place
+		for _, p := range records[len(records)-1].Pending {
+			place = p.Place
+		}
+		if r.Status() != step.status || place != step.place {
+			t.Errorf("after %s: %s, effect %s, want %s, %s", step.kind, r.Status(), place, step.status, step.place)
+		}
+		if o := r.Command(id, step.kind, sm.Command{By: "anna"}); o != sm.Duplicate {
+			t.Errorf("%s again = %v", step.kind, o)
+		}
+	}
+	if o := r.Command("late", sm.EventCancel, sm.Command{}); o != sm.Ended {
+		t.Errorf("cancel = %v, want ended", o)
+	}
+	r = start()
+	if o := r.Command("c", sm.EventCancel, sm.Command{Reason: "ordered twice"}); o != sm.Applied || r.Status() != sm.StatusCancelled || r.Cause().Message != "ordered twice" {
+		t.Errorf("cancel = %v, status %s, cause %+v", o, r.Status(), r.Cause())
+	}
+}
+
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	err := pawltest.Refused(t, invoice(), json.RawMessage(`{"cents":"many"}`))

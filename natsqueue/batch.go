@@ -72,7 +72,7 @@ func (l *link) sendBatch(f *flight, i int, part []*nats.Msg) error {
 			return f.send(i, m)
 		}
 		if err := l.nc.PublishMsg(m); err != nil {
-			f.skip() // never committed
+			f.left-- // never committed
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -38,11 +39,40 @@ func isUntried(err error) bool {
 	return errors.As(err, &u)
 }
 
-// perform calls the handler of an effect, beside the lane.
-func (w *Worker) perform(run string, logs map[string]statemachine.LogRef, c *call, h *statemachine.Handler, limit time.Duration) *result {
+// perform calls the handler of an effect, beside the lane, and delivers what
+// came of it, once: when the handler returns, or when one that should have is
+// waited for no longer.
+func (w *Worker) perform(run string, logs map[string]statemachine.LogRef, c *call, h *statemachine.Handler, limit time.Duration, deliver func(*result)) {
 	ctx, cancel := context.WithTimeoutCause(w.handlers, limit, fmt.Errorf("the attempt took longer than %s", limit))
 	defer cancel()
-	body, err := w.performKey(ctx, run, logs, c, h)
+	key, body, err := w.takeKey(ctx, run, c)
+	if key == nil && (body != nil || err != nil) {
+		deliver(w.resultOf(c, body, err))
+		return
+	}
+	var over atomic.Bool
+	finish := func(body []byte, err error) {
+		if over.CompareAndSwap(false, true) {
+			body, err = w.closeKey(c, h, key, body, err)
+			deliver(w.resultOf(c, body, err))
+		}
+	}
+	stop := context.AfterFunc(ctx, func() {
+		time.AfterFunc(hungAfter, func() {
+			if over.Load() {
+				return
+			}
+			w.metrics.hung.Inc()
+			w.log.Error("handler did not return at its deadline", logkey.Run, run, logkey.Effect, c.pending.Effect)
+			finish(nil, statemachine.Classed("hung", errors.New("the handler did not return at its deadline")))
+		})
+	})
+	defer stop()
+	finish(w.callHandler(ctx, run, logs, c, h))
+}
+
+// resultOf is what a lane is given of a handler's return.
+func (w *Worker) resultOf(c *call, body []byte, err error) *result {
 	r := &result{call: c, body: body, err: err}
 	outcome := callOK
 	switch {
@@ -61,44 +91,61 @@ func (w *Worker) perform(run string, logs map[string]statemachine.LogRef, c *cal
 	return r
 }
 
-// performKey calls the handler, under the ledger's protection if the effect
-// has a business key: whoever comes second gets the recorded result.
-func (w *Worker) performKey(ctx context.Context, run string, logs map[string]statemachine.LogRef, c *call, h *statemachine.Handler) ([]byte, error) {
+// takeKey claims the business key of an effect in the ledger, for the entry it
+// returns; without a key there is none. Whoever comes second gets the recorded
+// result, or is told why not: then there is a body or an error, and no entry.
+func (w *Worker) takeKey(ctx context.Context, run string, c *call) (*LedgerEntry, []byte, error) {
 	p := &c.pending
 	if p.Key == "" {
-		return w.callHandler(ctx, run, logs, c, h)
+		return nil, nil, nil
 	}
 	mine := LedgerEntry{Run: run, Effect: p.ID, Print: p.Print, State: ledgerClaimed}
 	have, seq, err := w.ports.Ledger.Claim(ctx, p.Key, mine)
 	if err != nil {
-		return nil, untried("claim key %q: %w", p.Key, err)
+		return nil, nil, untried("claim key %q: %w", p.Key, err)
 	}
 	switch {
 	case have.Print != p.Print:
-		return nil, statemachine.Terminal("key_conflict", fmt.Errorf("key %q stands for something else, asked by run %q", p.Key, have.Run))
+		return nil, nil, statemachine.Terminal("key_conflict", fmt.Errorf("key %q stands for something else, asked by run %q", p.Key, have.Run))
 	case have.State == ledgerDone:
-		return have.Result, nil
+		return nil, orNull(have.Result), nil
 	case have.State == ledgerReleased: // given up by another: take it over
 		switch ok, err := w.ports.Ledger.Settle(ctx, p.Key, seq, mine); {
 		case err != nil:
-			return nil, untried("take over key %q: %w", p.Key, err)
+			return nil, nil, untried("take over key %q: %w", p.Key, err)
 		case !ok:
-			return nil, untried("key %q is being taken by another run", p.Key)
+			return nil, nil, untried("key %q is being taken by another run", p.Key)
 		}
 	case have.Run != run || have.Effect != p.ID:
-		return nil, untried("key %q is being performed by run %q", p.Key, have.Run)
+		return nil, nil, untried("key %q is being performed by run %q", p.Key, have.Run)
 	}
-	body, err := w.callHandler(ctx, run, logs, c, h)
-	next := mine
+	return &mine, nil, nil
+}
+
+// closeKey records what a handler's return means for the business key that was
+// claimed for it, if one was, and returns what counts.
+func (w *Worker) closeKey(c *call, h *statemachine.Handler, mine *LedgerEntry, body []byte, err error) ([]byte, error) {
+	if mine == nil {
+		return body, err
+	}
+	next := *mine
 	switch {
 	case err == nil:
 		next.State, next.Result = ledgerDone, body
-	case w.handlers.Err() != nil || !w.givesUp(p, h, err):
+	case w.handlers.Err() != nil || !w.givesUp(&c.pending, h, err):
 		return nil, err // the key stays claimed for the next attempt
 	default:
 		next.State = ledgerReleased
 	}
 	return w.settleKey(c, next, body, err)
+}
+
+// orNull is a result that is one, whatever was recorded.
+func orNull(body []byte) []byte {
+	if len(body) == 0 {
+		return []byte("null")
+	}
+	return body
 }
 
 // settleKey records what came of a business key, and returns what counts: a
@@ -151,54 +198,36 @@ const (
 	ledgerReleased = "released"
 )
 
-// callHandler resolves the input and calls the handler, with its panics and
-// its hanging turned into failures.
-func (w *Worker) callHandler(ctx context.Context, run string, logs map[string]statemachine.LogRef, c *call, h *statemachine.Handler) ([]byte, error) {
+// callHandler resolves the input and calls the handler; its panic is a failure.
+func (w *Worker) callHandler(ctx context.Context, run string, logs map[string]statemachine.LogRef, c *call, h *statemachine.Handler) (body []byte, err error) {
 	input, err := w.resolve(ctx, run, logs, c.pending.Input)
 	if err != nil {
 		return nil, untried("resolve input: %w", err)
 	}
-	type answer struct {
-		body []byte
-		err  error
-	}
-	done := make(chan answer, 1)
-	go func() {
-		defer func() {
-			if v := recover(); v != nil {
-				done <- answer{err: statemachine.Classed("panic", fmt.Errorf("%v\n%s", v, debug.Stack()))}
-			}
-		}()
-		body, err := h.Call(ctx, c.pending.IdempotencyKey(), input)
-		done <- answer{body, err}
-	}()
-	var a answer
-	select {
-	case a = <-done:
-	case <-ctx.Done():
-		late := time.NewTimer(hungAfter)
-		defer late.Stop()
-		select {
-		case a = <-done:
-		case <-late.C:
-			w.metrics.hung.Inc()
-			w.log.Error("handler did not return at its deadline", logkey.Run, run, logkey.Effect, c.pending.Effect)
-			return nil, statemachine.Classed("hung", errors.New("the handler did not return at its deadline"))
-		}
-	}
+	body, err = callSafely(ctx, h, c.pending.IdempotencyKey(), input)
 	switch {
-	case a.err != nil && ctx.Err() != nil && !statemachine.IsTerminal(a.err) && !statemachine.IsLater(a.err):
+	case err != nil && ctx.Err() != nil && !statemachine.IsTerminal(err) && !statemachine.IsLater(err):
 		return nil, statemachine.Classed(statemachine.ClassTimeout, context.Cause(ctx))
-	case a.err != nil:
-		return nil, a.err
-	case len(a.body) > maxResult:
-		return nil, statemachine.Terminal("too_large", fmt.Errorf("the result has %d bytes, at most %d are allowed", len(a.body), maxResult))
-	case len(a.body) == 0:
-		return []byte("null"), nil
-	case !json.Valid(a.body):
+	case err != nil:
+		return nil, err
+	case len(body) > maxResult:
+		return nil, statemachine.Terminal("too_large", fmt.Errorf("the result has %d bytes, at most %d are allowed", len(body), maxResult))
+	case len(body) == 0:
+		return orNull(body), nil
+	case !json.Valid(body):
 		return nil, statemachine.Terminal("bad_result", errors.New("the result is not JSON"))
 	}
-	return a.body, nil
+	return body, nil
+}
+
+// callSafely calls a handler and returns its panic as a failure.
+func callSafely(ctx context.Context, h *statemachine.Handler, key string, input []byte) (body []byte, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			body, err = nil, statemachine.Classed("panic", fmt.Errorf("%v\n%s", v, debug.Stack()))
+		}
+	}()
+	return h.Call(ctx, key, input)
 }
 
 // resultEvent is what a handler's return tells the run.

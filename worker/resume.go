@@ -227,8 +227,9 @@ func (l *lane) start(s *slot, p *statemachine.Pending) {
 	l.w.metrics.running.Inc()
 	logs := s.state.Logs
 	run := s.run
-	l.calls.Go(func() {
-		r := l.w.perform(run, logs, c, h, limit)
+	l.calls.Add(1)
+	go l.w.perform(run, logs, c, h, limit, func(r *result) {
+		defer l.calls.Done()
 		if c.pending.Place == statemachine.Inline {
 			l.w.inlineRunning.Add(-1)
 		}

@@ -33,7 +33,7 @@ type Config struct {
 	InFlight     int            // starts taken and not yet acked, at most; default 10,000
 	InlineMax    int            // handlers of inline effects at once; default 1,000
 	InlinePerRun int            // … of one run; default 8
-	QueuedMax    int            // handlers of queued effects at once, per effect type; default 256
+	QueuedMax    int            // handlers of queued effects at once, per effect type; default 1000
 	QueuedOf     map[string]int // effect types with a QueuedMax of their own
 	AckWait      time.Duration  // of the wake-up consumers, as provisioned; default 10 s
 	EffectWait   time.Duration  // of the effect consumers; default 30 s
@@ -64,7 +64,7 @@ func (c Config) withDefaults() Config {
 	set(&c.InFlight, 10_000)
 	set(&c.InlineMax, 1_000)
 	set(&c.InlinePerRun, 8)
-	set(&c.QueuedMax, 256)
+	set(&c.QueuedMax, 1000)
 	set(&c.AckWait, 10*time.Second)
 	set(&c.EffectWait, 30*time.Second)
 	set(&c.WakeAge, 10*time.Minute)

@@ -238,7 +238,7 @@ func defaults() Config {
 			Batch:         256,
 			InlineMax:     1000,
 			InlinePerRun:  8,
-			QueuedMax:     256,
+			QueuedMax:     1000,
 			InFlight:      10_000,
 			AckWait:       10 * time.Second,
 			EffectAckWait: 30 * time.Second,

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -9,18 +10,18 @@ import (
 	"github.com/pawlrun/pawl/statemachine"
 )
 
-// Entries of a partition's index. They sort as strings, words divided by
+// Entries of an index. They sort as strings, words divided by
 // spaces:
 //
 //	<machine> <state> <status> <at> <token>     where the run is since when
 //	@<name> <value> <token>                     what a search field says
-//	!                                           the sweep has passed
-//	!<ms> <random>                              a sweep began, and has not ended
+//	!<partition>                                all its runs were written
+//	!<partition> <ms> <random>                  writing them began, and has not ended
 //
 // Every word is a token, so it has no space in it.
 const (
 	fieldMark = "@"
-	sweptMark = "!"
+	sweptMark = "!" // and the partition in three digits
 )
 
 // placeOf is the state entry of a record without the token.
@@ -53,3 +54,6 @@ func indexLines(r *statemachine.Record) string {
 	}
 	return b.String()
 }
+
+// markOf is the entry by which a partition is complete.
+func markOf(partition int) string { return fmt.Sprintf("%s%03d", sweptMark, partition) }

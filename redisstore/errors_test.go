@@ -34,7 +34,7 @@ func operations(t *testing.T, s *Store) map[string]func(ctx context.Context) err
 			return err
 		},
 		"Counts":       func(ctx context.Context) error { _, err := s.Counts(ctx); return err },
-		"SetComplete":  func(ctx context.Context) error { return s.SetComplete(ctx, 1, "!1 x") },
+		"SetComplete":  func(ctx context.Context) error { return s.SetComplete(ctx, 1, "!001 0 x") },
 		"BeginRebuild": func(ctx context.Context) error { _, err := s.BeginRebuild(ctx, 1, 0); return err },
 		"Tidy":         func(ctx context.Context) error { return s.Tidy(ctx, 1) },
 		"Completeness": func(ctx context.Context) error { _, err := s.Completeness(ctx); return err },

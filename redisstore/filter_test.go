@@ -26,7 +26,7 @@ func crowd(t *testing.T, n int) []*statemachine.Stored {
 	var all []*statemachine.Stored
 	for i := 0; len(all) < n; i++ {
 		run := fmt.Sprintf("run-%d", i)
-		if queue.Partition(run)%64 > 1 {
+		if queue.Partition(run)%shards > 1 {
 			continue
 		}
 		k := len(all)

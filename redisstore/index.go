@@ -2,10 +2,13 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -14,27 +17,26 @@ import (
 	"github.com/pawlrun/pawl/queue"
 )
 
-// How a search goes through the partitions.
+// page is how many entries of an index are read at once, and looks how many
+// shards are searched at once: while one answer is looked at here, the server
+// makes the next.
 const (
-	// firstPartitions are asked first and alone: what they have says how new
-	// an entry of the others has to be.
-	firstPartitions = 4
-	// nextPartitions is how many then go into a call: the server does nothing
-	// else meanwhile, for a few milliseconds at most.
-	nextPartitions = 8
-	// page is how many entries of an index are read at once.
-	page = 2000
+	page  = 2000
+	looks = 2
 )
 
 // search is one search of the indexes for the newest entries of a filter. An
 // entry is "<at> <token>", so entries sort by time as strings.
 type search struct {
 	within, state, status string
-	fields                []any
-	low, high             string
+	fields                []string // how their entries begin
+	high                  string
 	want                  int
-	best                  []string // newest first, after settle
-	loose                 []string // tokens of runs that are still to be looked at
+
+	mu    sync.Mutex
+	low   string
+	best  []string // newest first, after settle
+	loose []string // tokens of runs that are still to be looked at
 }
 
 func newSearch(f *api.Filter, high string, want int) *search {
@@ -71,40 +73,37 @@ func newSearch(f *api.Filter, high string, want int) *search {
 }
 
 // find returns the newest entries of a filter that are below high, at most so
-// many. It goes through the partitions one call after the other, so that it
-// holds nobody else up for longer than a call, and each call knows how new an
-// entry must be to be among those found so far.
+// many. What the first shard has says how new an entry of the others has to
+// be, and so on. No command keeps the server busy for more than a few
+// milliseconds.
 //
 // A script finds what is easy to find. Where it gives up, the index is read
 // and searched here: that costs the server a fraction of what Lua needs to
 // look at as much, and is bounded by the size of the index.
 func (s *Store) find(ctx context.Context, f *api.Filter, high string, want int) ([]string, error) {
 	q := newSearch(f, high, want)
-	easy := true
-	for p := 0; p < queue.Partitions; {
-		n := min(nextPartitions, queue.Partitions-p)
-		if p == 0 {
-			n = firstPartitions
-		}
-		var hard []int
-		var err error
-		if easy {
-			hard, err = s.scan(ctx, q, p, p+n)
-		} else {
-			for i := range n {
-				hard = append(hard, p+i)
+	easy, err := s.look(ctx, q, 0, true)
+	if err != nil {
+		return nil, err
+	}
+	var wg sync.WaitGroup
+	var next atomic.Int64
+	errs := make([]error, looks)
+	for i := range errs {
+		wg.Go(func() {
+			for errs[i] == nil {
+				shard := int(next.Add(1))
+				if shard >= shards {
+					return
+				}
+				// What is hard in one shard is in all: they are alike.
+				_, errs[i] = s.look(ctx, q, shard, easy)
 			}
-		}
-		if err == nil {
-			err = s.read(ctx, q, hard)
-		}
-		if err != nil {
-			return nil, err
-		}
-		// What is hard in some is in all: they are alike.
-		easy = easy && 2*len(hard) < n
-		p += n
-		q.settle()
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
 	if err := s.place(ctx, q); err != nil {
 		return nil, err
@@ -113,149 +112,155 @@ func (s *Store) find(ctx context.Context, f *api.Filter, high string, want int) 
 	return q.best, nil
 }
 
-// scan has list.lua search partitions, and returns those where it gave up.
-func (s *Store) scan(ctx context.Context, q *search, from, to int) (hard []int, err error) {
-	head := append([]any{q.within, q.state, q.status, q.low, q.high, q.want}, q.fields...)
-	var items []item
-	for p := from; p < to; p++ {
-		items = append(items, item{partition: p, keys: []string{s.keys.index(p)}})
+// look searches a shard, by the script first if that may be easy, and reports
+// whether it was.
+func (s *Store) look(ctx context.Context, q *search, shard int, try bool) (easy bool, err error) {
+	q.mu.Lock()
+	low := q.low
+	q.mu.Unlock()
+	var entries, loose []string
+	if try {
+		if easy, entries, loose, err = s.scan(ctx, q, low, shard); err != nil {
+			return false, err
+		}
 	}
-	answers, err := s.run(ctx, scriptList, head, items)
+	if !easy {
+		if entries, err = s.read(ctx, q, low, shard); err != nil {
+			return false, err
+		}
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.best = append(q.best, entries...)
+	q.loose = append(q.loose, loose...)
+	q.settle()
+	return easy, nil
+}
+
+// scan has list.lua search a shard.
+func (s *Store) scan(ctx context.Context, q *search, low string, shard int) (easy bool, entries, loose []string, err error) {
+	args := []any{q.within, q.state, q.status, low, q.high, q.want}
+	for _, f := range q.fields {
+		args = append(args, f)
+	}
+	answers, err := s.run(ctx, scriptList, args, []item{{partition: shard, keys: []string{s.keys.index(shard)}}})
+	if err != nil {
+		return false, nil, nil, err
+	}
+	list, _ := answers[0].([]any)
+	words := make([]string, len(list))
+	for n := range list {
+		words[n], _ = list[n].(string)
+	}
+	switch {
+	case len(words) == 0:
+		return false, nil, nil, fmt.Errorf("script %s answered %T", scriptList, answers[0])
+	case words[0] == "!":
+		return false, nil, nil, nil
+	case words[0] == "?":
+		return true, nil, words[1:], nil
+	}
+	return true, words[1:], nil, nil
+}
+
+// read searches what it reads of the index of a shard: of the states that the
+// filter selects the entries between the bounds, of search fields all.
+func (s *Store) read(ctx context.Context, q *search, low string, shard int) ([]string, error) {
+	states, err := s.states(ctx, shard, shard+1)
 	if err != nil {
 		return nil, err
 	}
-	for i, a := range answers {
-		list, _ := a.([]any)
-		words := make([]string, len(list))
-		for n := range list {
-			words[n], _ = list[n].(string)
+	var ranges []lexRange
+	for _, c := range states[shard] {
+		place := c.Machine + " " + c.State + " " + string(c.Status) + " " // words of the index, not names
+		if !q.selects(place, "") {
+			continue
 		}
-		switch {
-		case len(words) == 0:
-			return nil, fmt.Errorf("script %s answered %T", scriptList, a)
-		case words[0] == "!":
-			hard = append(hard, from+i)
-		case words[0] == "?":
-			q.loose = append(q.loose, words[1:]...)
-		default:
-			q.best = append(q.best, words[1:]...)
+		r := lexRange{min: "[" + place + low, max: above(place), skip: len(place)}
+		if q.high != "" {
+			r.max = "(" + place + q.high
 		}
+		ranges = append(ranges, r)
 	}
-	return hard, nil
-}
-
-// read searches what it reads of the indexes of partitions.
-func (s *Store) read(ctx context.Context, q *search, partitions []int) error {
-	if len(partitions) == 0 {
-		return nil
-	}
-	ranges := []lexRange{{partitions: partitions, min: "[" + q.within, max: "+"}}
-	if q.within == "" {
-		ranges[0].min = "[A" // fields and marks are before
-	} else {
-		ranges[0].max = above(q.within)
-	}
+	places := len(ranges)
 	for _, f := range q.fields {
-		prefix, _ := f.(string)
-		ranges = append(ranges, lexRange{partitions: partitions, min: "[" + prefix, max: above(prefix)})
+		ranges = append(ranges, lexRange{min: "[" + f, max: above(f), skip: len(f)})
 	}
-	found, err := s.readRanges(ctx, ranges)
-	if err != nil {
-		return err
+	if err := s.readRanges(ctx, shard, ranges); err != nil {
+		return nil, err
 	}
-	for i := range partitions {
-		has := make([]map[string]bool, len(q.fields))
-		for n := range q.fields {
-			members := found[1+n][i]
-			has[n] = make(map[string]bool, len(members))
-			for _, m := range members {
-				has[n][m[len(ranges[1+n].min)-1:]] = true
-			}
-		}
-		for _, m := range found[0][i] {
-			if entry, ok := q.fits(m, has); ok {
-				q.best = append(q.best, entry)
-			}
+	has := make([]map[string]bool, len(q.fields))
+	for i, r := range ranges[places:] {
+		has[i] = make(map[string]bool, len(r.found))
+		for _, m := range r.found {
+			has[i][m[r.skip:]] = true
 		}
 	}
-	return nil
+	var entries []string
+	for _, r := range ranges[:places] {
+		for _, m := range r.found {
+			_, token, _ := strings.Cut(m[r.skip:], " ")
+			if !slices.ContainsFunc(has, func(h map[string]bool) bool { return !h[token] }) {
+				entries = append(entries, m[r.skip:])
+			}
+		}
+	}
+	return entries, nil
 }
 
 // above is the bound over all that begins with words that end in a space: "!"
 // follows it.
 func above(words string) string { return "(" + strings.TrimSuffix(words, " ") + "!" }
 
-// fits reports whether a state entry is one that the search is for, and what
-// of it is "<at> <token>".
-func (q *search) fits(member string, has []map[string]bool) (entry string, ok bool) {
-	_, rest, _ := strings.Cut(member, " ")
-	state, rest, _ := strings.Cut(rest, " ")
-	status, entry, _ := strings.Cut(rest, " ")
-	if q.state != "" && q.state != state || q.status != "" && q.status != status || entry < q.low || q.high != "" && entry >= q.high {
-		return "", false
-	}
-	_, token, _ := strings.Cut(entry, " ")
-	for _, h := range has {
-		if !h[token] {
-			return "", false
-		}
-	}
-	return entry, true
-}
-
-// lexRange is a range of the index of each of some partitions.
+// lexRange is a range of an index, and what was found in it.
 type lexRange struct {
-	partitions []int
-	min, max   string
+	min, max string
+	skip     int // bytes that all have in common
+	found    []string
 }
 
-// readRanges reads ranges, a page at a time: members by range and partition.
-func (s *Store) readRanges(ctx context.Context, ranges []lexRange) ([][][]string, error) {
-	type part struct {
-		key, min, max string
-		into          *[]string
-		reply         *redis.StringSliceCmd
-	}
-	all := make([][][]string, len(ranges))
-	var todo []part
-	for i, r := range ranges {
-		all[i] = make([][]string, len(r.partitions))
-		for n, p := range r.partitions {
-			todo = append(todo, part{key: s.keys.index(p), min: r.min, max: r.max, into: &all[i][n]})
-		}
+// readRanges reads ranges of the index of a shard, a page of each at a time.
+func (s *Store) readRanges(ctx context.Context, shard int, ranges []lexRange) error {
+	todo := make([]*lexRange, len(ranges))
+	for i := range ranges {
+		todo[i] = &ranges[i]
 	}
 	for len(todo) > 0 {
-		err := func() error {
-			ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
-			defer cancel()
-			pipe := s.client.Pipeline()
-			for i := range todo {
-				todo[i].reply = pipe.ZRangeByLex(ctx, todo[i].key, &redis.ZRangeBy{Min: todo[i].min, Max: todo[i].max, Count: page})
-			}
-			// Each reply has its own error; Exec returns the first of them.
-			_, _ = pipe.Exec(ctx)
-			for i := range todo {
-				if err := todo[i].reply.Err(); err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") {
-					return wrap(ctx, err)
-				}
-			}
-			return nil
-		}()
+		pages, err := s.readPages(ctx, shard, todo)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		var rest []part
-		for _, t := range todo {
-			members := t.reply.Val()
-			*t.into = append(*t.into, members...)
-			if len(members) == page {
-				t.min = "(" + members[page-1]
-				rest = append(rest, t)
+		var rest []*lexRange
+		for i, r := range todo {
+			r.found = append(r.found, pages[i]...)
+			if len(pages[i]) == page {
+				r.min = "(" + pages[i][page-1]
+				rest = append(rest, r)
 			}
 		}
 		todo = rest
 	}
-	return all, nil
+	return nil
+}
+
+func (s *Store) readPages(ctx context.Context, shard int, ranges []*lexRange) ([][]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
+	defer cancel()
+	pipe := s.client.Pipeline()
+	replies := make([]*redis.StringSliceCmd, len(ranges))
+	for i, r := range ranges {
+		replies[i] = pipe.ZRangeByLex(ctx, s.keys.index(shard), &redis.ZRangeBy{Min: r.min, Max: r.max, Count: page})
+	}
+	// Each reply has its own error; Exec returns the first of them.
+	_, _ = pipe.Exec(ctx)
+	pages := make([][]string, len(ranges))
+	for i, reply := range replies {
+		if err := reply.Err(); err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") {
+			return nil, wrap(ctx, err)
+		}
+		pages[i] = reply.Val()
+	}
+	return pages, nil
 }
 
 // settle keeps the newest of what was found. What is older than all of them,
@@ -292,26 +297,23 @@ func (s *Store) place(ctx context.Context, q *search) error {
 		for n, v := range reply.Val() {
 			f[n], _ = v.(string)
 		}
-		w := strings.Split(f[0], " ") // machine, state, status, time
-		if len(w) != 4 {
-			continue
-		}
-		entry := w[3] + " " + q.loose[i]
-		if q.selects(f[0], w[1], w[2], f[1]) && entry >= q.low && (q.high == "" || entry < q.high) {
+		cut := strings.LastIndexByte(f[0], ' ') + 1 // machine, state and status; time
+		entry := f[0][cut:] + " " + q.loose[i]
+		if cut > 0 && q.selects(f[0][:cut], "\n"+f[1]+"\n", q.fields...) && entry >= q.low && (q.high == "" || entry < q.high) {
 			q.best = append(q.best, entry)
 		}
 	}
 	return nil
 }
 
-// selects reports whether a run is what the search is for.
-func (q *search) selects(words, state, status, index string) bool {
-	if !strings.HasPrefix(words, q.within) || q.state != "" && q.state != state || q.status != "" && q.status != status {
+// selects reports whether the search is for a place, "<machine> <state>
+// <status> ", and has fields among the lines of an index.
+func (q *search) selects(place, lines string, fields ...string) bool {
+	w := strings.Split(place, " ")
+	if !strings.HasPrefix(place, q.within) || len(w) < 3 || q.state != "" && q.state != w[1] || q.status != "" && q.status != w[2] {
 		return false
 	}
-	lines := strings.Split(index, "\n")
-	return !slices.ContainsFunc(q.fields, func(f any) bool {
-		prefix, _ := f.(string)
-		return !slices.Contains(lines, strings.TrimSuffix(strings.TrimPrefix(prefix, fieldMark), " "))
+	return !slices.ContainsFunc(fields, func(f string) bool {
+		return !strings.Contains(lines, "\n"+strings.TrimSuffix(strings.TrimPrefix(f, fieldMark), " ")+"\n")
 	})
 }

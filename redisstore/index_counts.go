@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
 )
 
@@ -22,7 +21,7 @@ type Count struct {
 
 // Counts counts the runs of the indexes, in order of machine, state, status.
 func (s *Store) Counts(ctx context.Context) ([]Count, error) {
-	states, err := s.states(ctx)
+	states, err := s.states(ctx, 0, shards)
 	if err != nil {
 		return nil, fmt.Errorf("count runs: %w", err)
 	}
@@ -45,17 +44,17 @@ func (s *Store) Counts(ctx context.Context) ([]Count, error) {
 	return all, nil
 }
 
-// states counts the runs of the indexes by partition.
-func (s *Store) states(ctx context.Context) ([][]Count, error) {
-	all := make([][]Count, queue.Partitions)
-	from := make(map[int]string) // by partition: the last state of its answer before
-	for p := range all {
+// states counts the runs of shards [first, beyond), by shard.
+func (s *Store) states(ctx context.Context, first, beyond int) ([][]Count, error) {
+	all := make([][]Count, shards)
+	from := make(map[int]string) // by shard: the last state of its answer before
+	for p := first; p < beyond; p++ {
 		from[p] = ""
 	}
 	for len(from) > 0 {
-		partitions := slices.Sorted(maps.Keys(from))
-		items := make([]item, len(partitions))
-		for i, p := range partitions {
+		todo := slices.Sorted(maps.Keys(from))
+		items := make([]item, len(todo))
+		for i, p := range todo {
 			items[i] = item{partition: p, keys: []string{s.keys.index(p)}, args: []any{from[p]}}
 		}
 		answers, err := s.run(ctx, scriptCounts, nil, items)
@@ -63,7 +62,7 @@ func (s *Store) states(ctx context.Context) ([][]Count, error) {
 			return nil, err
 		}
 		clear(from)
-		for i, p := range partitions {
+		for i, p := range todo {
 			found, _ := answers[i].([]any)
 			for n := 0; n+1 < len(found); n += 2 {
 				state, _ := found[n].(string)

@@ -9,14 +9,19 @@ import (
 	"github.com/pawlrun/pawl/queue"
 )
 
+// shards is how many slots of a cluster the keys are spread over, and how many
+// indexes there are: a partition's shard is its number modulo shards. A search
+// looks at each state in each index, so there are few of them.
+const shards = 16
+
 // keys makes the names of all keys; DESIGN.md has the table. All keys of a
-// partition have its number as hash tag, and so lie in one slot of a cluster.
+// shard have its number as hash tag, and so lie in one slot of a cluster.
 // All but one carry the incarnation of HISTORY: under another one everything
 // is unknown, without a comparison anywhere.
 type keys struct {
 	prefix      string
 	incarnation string
-	shares      []string // by partition: what its keys begin with
+	shares      []string // by shard: what its keys begin with
 }
 
 func newKeys(prefix, incarnation string) (keys, error) {
@@ -28,7 +33,7 @@ func newKeys(prefix, incarnation string) (keys, error) {
 	case queue.Token(incarnation) != incarnation:
 		return keys{}, fmt.Errorf("incarnation %q: want letters, digits and _ = : @ + -", incarnation)
 	}
-	k := keys{prefix: prefix, incarnation: incarnation, shares: make([]string, queue.Partitions)}
+	k := keys{prefix: prefix, incarnation: incarnation, shares: make([]string, shards)}
 	for p := range k.shares {
 		k.shares[p] = prefix + ":{" + strconv.Itoa(p) + "}:" + incarnation + ":"
 	}
@@ -36,16 +41,18 @@ func newKeys(prefix, incarnation string) (keys, error) {
 }
 
 // run is the hash of a run: its record, and the claims on its effects.
-func (k keys) run(partition int, token string) string { return k.shares[partition] + "run:" + token }
+func (k keys) run(partition int, token string) string { return k.share(partition) + "run:" + token }
 
 // log is the list of the items of a log that are not sealed yet.
 func (k keys) log(partition int, token, log string) string {
-	return k.shares[partition] + "log:" + token + ":" + queue.Token(log)
+	return k.share(partition) + "log:" + token + ":" + queue.Token(log)
 }
 
-// index is the sorted set of a partition's index entries. Its name ends in the
+// index is the sorted set of the index entries of a partition's shard. Its name ends in the
 // version of their layout: an index of another one is none, and is made anew.
-func (k keys) index(partition int) string { return k.shares[partition] + "index2" }
+func (k keys) index(partition int) string { return k.share(partition) + "index2" }
+
+func (k keys) share(partition int) string { return k.shares[partition%shards] }
 
 // current holds the incarnation that was opened last.
 func (k keys) current() string { return k.prefix + ":incarnation" }

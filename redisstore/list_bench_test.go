@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/pawlrun/pawl/api"
 	"github.com/pawlrun/pawl/internal/redistest"
 	"github.com/pawlrun/pawl/internal/storetest"
@@ -50,9 +52,13 @@ func benchRun(tb testing.TB, i int) *statemachine.Stored {
 // benchFleet is a store with all of them.
 func benchFleet(b *testing.B, kind redistest.Kind) *Store {
 	b.Helper()
-	s := open(b, redistest.Start(b, kind).Client(b), Options{EndedTTL: 1000 * time.Hour, Timeout: time.Minute})
+	opts := redistest.Start(b, kind).Options()
+	opts.ReadTimeout, opts.WriteTimeout = time.Minute, time.Minute
+	client := redis.NewUniversalClient(opts)
+	b.Cleanup(func() { _ = client.Close() })
+	s := open(b, client, Options{EndedTTL: 1000 * time.Hour, Timeout: time.Minute})
 	for i := 0; i < benchRuns; {
-		saves := make([]worker.Save, 0, 1000)
+		saves := make([]worker.Save, 0, 500)
 		for ; len(saves) < cap(saves); i++ {
 			saves = append(saves, worker.Save{Stored: benchRun(b, i)})
 		}
@@ -123,10 +129,17 @@ func hardFilters() []api.Filter {
 	}
 }
 
-// BenchmarkList lists by some of the combinations, and reports what they take:
-// first pages, and for those with more the second and one from the middle.
+// BenchmarkList lists by some of the combinations, and reports what they take,
+// the best of three:
+// first pages, and for those with more the second and one from the middle; and
+// what it takes to count the runs of each state.
+//
+//	go test -run '^$' -bench List/redis -benchtime 1x ./redisstore
 func BenchmarkList(b *testing.B) {
-	for _, kind := range redistest.Kinds(b)[1:] {
+	for _, kind := range redistest.Kinds(b) {
+		if kind == redistest.Mini {
+			continue // it is not made for this many
+		}
 		b.Run(string(kind), func(b *testing.B) {
 			s := benchFleet(b, kind)
 			b.ResetTimer()
@@ -137,12 +150,17 @@ func BenchmarkList(b *testing.B) {
 			}
 			var first, later []took
 			page := func(f api.Filter) (*api.Listing, took) {
-				began := time.Now()
-				l, err := s.List(b.Context(), f)
-				if err != nil {
-					b.Fatal(err)
+				best := took{Duration: time.Hour, f: f}
+				var l *api.Listing
+				for range 3 { // what else the machine does is not in the best
+					began := time.Now()
+					var err error
+					if l, err = s.List(b.Context(), f); err != nil {
+						b.Fatal(err)
+					}
+					best.Duration, best.rows = min(best.Duration, time.Since(began)), len(l.Runs)
 				}
-				return l, took{time.Since(began), f, len(l.Runs)}
+				return l, best
 			}
 			before := serverTime(b, s)
 			filters := benchFilters()
@@ -162,7 +180,12 @@ func BenchmarkList(b *testing.B) {
 				_, t = page(middle)
 				later = append(later, t)
 			}
-			report(b, s, before, len(first)+len(later))
+			report(b, s, before, 3*(len(first)+len(later)))
+			began := time.Now()
+			if _, err := s.Counts(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(time.Since(began).Microseconds())/1000, "counts-ms")
 			for name, all := range map[string][]took{"first": first, "later": later} {
 				slices.SortFunc(all, func(x, y took) int { return int(y.Duration - x.Duration) })
 				b.ReportMetric(float64(all[0].Microseconds())/1000, name+"-max-ms")
@@ -172,24 +195,6 @@ func BenchmarkList(b *testing.B) {
 					b.Logf("%s page %s, %d rows: %s %s %s %v %s %s", name, t.Duration, t.rows, t.f.Machine, t.f.State, t.f.Status, t.f.Where, bound(t.f.Since), bound(t.f.Until))
 				}
 			}
-		})
-	}
-}
-
-// BenchmarkCounts counts the runs per machine, state and status.
-func BenchmarkCounts(b *testing.B) {
-	for _, kind := range redistest.Kinds(b)[1:] {
-		b.Run(string(kind), func(b *testing.B) {
-			s := benchFleet(b, kind)
-			before, n := serverTime(b, s), 0
-			for b.Loop() {
-				n++
-				all, err := s.Counts(b.Context())
-				if err != nil || len(all) == 0 {
-					b.Fatal(all, err)
-				}
-			}
-			report(b, s, before, n)
 		})
 	}
 }

@@ -86,7 +86,7 @@ func (s *Store) run(ctx context.Context, script string, head []any, items []item
 
 // group divides items into calls. A cluster takes keys of one slot only; one
 // server takes any, and a call costs far more than an item in it. Items of
-// one partition stay in order.
+// one shard stay in order.
 func (s *Store) group(items []item) [][]int {
 	order := make([]int, len(items))
 	for i := range order {
@@ -94,12 +94,12 @@ func (s *Store) group(items []item) [][]int {
 	}
 	bySlot := s.bySlot.Load()
 	if bySlot {
-		slices.SortStableFunc(order, func(a, b int) int { return items[a].partition - items[b].partition })
+		slices.SortStableFunc(order, func(a, b int) int { return items[a].partition%shards - items[b].partition%shards })
 	}
 	var groups [][]int
 	from, size := 0, 0
 	for n, i := range order {
-		foreign := bySlot && n > 0 && items[order[n-1]].partition != items[i].partition
+		foreign := bySlot && n > 0 && items[order[n-1]].partition%shards != items[i].partition%shards
 		if n > from && (foreign || n-from >= maxItems || size+items[i].size > maxBytes) {
 			groups = append(groups, order[from:n])
 			from, size = n, 0

@@ -131,7 +131,7 @@ func design(t *testing.T) string {
 // TestDesignNamesAllKeys holds the key table of DESIGN.md against keys.go.
 func TestDesignNamesAllKeys(t *testing.T) {
 	t.Parallel()
-	k := keys{prefix: "<prefix>", shares: []string{"<prefix>:{<p>}:<incarnation>:"}}
+	k := keys{prefix: "<prefix>", shares: []string{"<prefix>:{<s>}:<incarnation>:"}}
 	want := []string{
 		k.run(0, "<token>"),
 		strings.Replace(k.log(0, "<token>", "log"), ":log", ":<log>", 2),
@@ -163,7 +163,7 @@ func TestKeys(t *testing.T) {
 	}
 	for got, want := range map[string]string{
 		k.run(7, "order-4711"):            "pawl:{7}:aB3_:run:order-4711",
-		k.log(255, "~Kg", "chat log"):     "pawl:{255}:aB3_:log:~Kg:~Y2hhdCBsb2c",
+		k.log(255, "~Kg", "chat log"):     "pawl:{15}:aB3_:log:~Kg:~Y2hhdCBsb2c",
 		k.index(0):                        "pawl:{0}:aB3_:index2",
 		k.current():                       "pawl:incarnation",
 		k.all("old"):                      "pawl:{*}:old:*",

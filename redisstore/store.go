@@ -55,7 +55,7 @@ type Store struct {
 	keys    keys
 	scripts map[string]*redis.Script
 	before  string
-	bySlot  atomic.Bool // a call may have keys of one partition only
+	bySlot  atomic.Bool // a call may have keys of one shard only
 	odd     atomic.Uint64
 }
 

@@ -23,7 +23,7 @@ func (s *Store) BeginRebuild(ctx context.Context, partition int, lease time.Dura
 		return fail(err)
 	}
 	answers, err := s.run(ctx, scriptBegin, nil, []item{{
-		partition: partition, keys: []string{s.keys.index(partition)}, args: []any{rand.Text(), lease.Milliseconds()},
+		partition: partition, keys: []string{s.keys.index(partition)}, args: []any{markOf(partition), rand.Text(), lease.Milliseconds()},
 	}})
 	if err != nil {
 		return fail(err)
@@ -41,11 +41,11 @@ func (s *Store) SetComplete(ctx context.Context, partition int, token string) er
 	if err := checkPartition(partition); err != nil {
 		return fail(err)
 	}
-	if len(token) < 2 || !strings.HasPrefix(token, sweptMark) {
+	if !strings.HasPrefix(token, markOf(partition)+" ") {
 		return fail(fmt.Errorf("%q is no token of BeginRebuild", token))
 	}
 	_, err := s.run(ctx, scriptComplete, nil, []item{{
-		partition: partition, keys: []string{s.keys.index(partition)}, args: []any{token},
+		partition: partition, keys: []string{s.keys.index(partition)}, args: []any{markOf(partition), token},
 	}})
 	if err != nil {
 		return fail(err)
@@ -64,10 +64,11 @@ func (s *Store) Keeps(r *statemachine.Stored) bool {
 }
 
 // Tidy implements worker.Shadow: it removes what the index says of runs that
-// have expired, or have moved since their copies were lost.
+// have expired, or have moved since their copies were lost. It does so for a
+// whole shard when it comes to its first partition.
 func (s *Store) Tidy(ctx context.Context, partition int) error {
 	err := checkPartition(partition)
-	if err == nil {
+	if err == nil && partition < shards {
 		err = s.tidy(ctx, partition)
 	}
 	if err != nil {
@@ -97,7 +98,7 @@ func (s *Store) Incomplete(ctx context.Context) ([]int, error) {
 	pipe := s.client.Pipeline()
 	marks := make([]*redis.FloatCmd, queue.Partitions)
 	for p := range marks {
-		marks[p] = pipe.ZScore(ctx, s.keys.index(p), sweptMark)
+		marks[p] = pipe.ZScore(ctx, s.keys.index(p), markOf(p))
 	}
 	// Each reply has its own error; Exec returns the first of them.
 	_, _ = pipe.Exec(ctx)
@@ -116,11 +117,11 @@ func (s *Store) Incomplete(ctx context.Context) ([]int, error) {
 // tidyPage is how many index entries tidy checks at a time.
 const tidyPage = 500
 
-// tidy removes the entries of a partition's index that no copy bears out.
-func (s *Store) tidy(ctx context.Context, partition int) error {
+// tidy removes the entries of a shard's index that no copy bears out.
+func (s *Store) tidy(ctx context.Context, shard int) error {
 	from := "[" + fieldMark
 	for {
-		members, err := s.members(ctx, partition, from)
+		members, err := s.members(ctx, shard, from)
 		if err != nil {
 			return err
 		}
@@ -128,8 +129,8 @@ func (s *Store) tidy(ctx context.Context, partition int) error {
 		for i, m := range members {
 			token := m[strings.LastIndexByte(m, ' ')+1:]
 			items[i] = item{
-				partition: partition,
-				keys:      []string{s.keys.index(partition), s.keys.run(partition, token)},
+				partition: shard,
+				keys:      []string{s.keys.index(shard), s.keys.run(shard, token)},
 				args:      []any{m, len(m) - len(token)},
 			}
 		}
@@ -143,10 +144,10 @@ func (s *Store) tidy(ctx context.Context, partition int) error {
 	}
 }
 
-func (s *Store) members(ctx context.Context, partition int, from string) ([]string, error) {
+func (s *Store) members(ctx context.Context, shard int, from string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
 	defer cancel()
-	key := s.keys.index(partition)
+	key := s.keys.index(shard)
 	members, err := s.client.ZRangeByLex(ctx, key, &redis.ZRangeBy{Min: from, Max: "+", Count: tidyPage}).Result()
 	if redis.HasErrorPrefix(err, "WRONGTYPE") {
 		err = s.client.Del(ctx, key).Err()

@@ -26,7 +26,7 @@ func pass(t *testing.T, s *Store, partition int) error {
 	if token != "" {
 		err = s.SetComplete(t.Context(), partition, token)
 	}
-	return errors.Join(err, s.Tidy(t.Context(), partition))
+	return errors.Join(err, s.Tidy(t.Context(), partition%shards))
 }
 
 // TestLossInTheMiddleOfARebuild loses what a pass wrote before it ends: what it
@@ -91,7 +91,7 @@ func TestRebuildsMayOverlap(t *testing.T) {
 		}
 		one, two := begin(), begin()
 		dead := begin()
-		do(t, client.ZAdd(t.Context(), s.keys.index(3), redis.Z{Member: "!0000000000001 old"}))
+		do(t, client.ZAdd(t.Context(), s.keys.index(3), redis.Z{Member: "!003 0000000000001 old"}))
 		if one == two || one == "" {
 			t.Errorf("two passes have the token %q", one)
 		}
@@ -113,7 +113,7 @@ func TestRebuildsMayOverlap(t *testing.T) {
 			t.Errorf("BeginRebuild = %q of a complete partition", last)
 		}
 		left := client.ZRange(t.Context(), s.keys.index(3), 0, -1).Val()
-		want := []string{sweptMark, dead}
+		want := []string{markOf(3), dead}
 		slices.Sort(want)
 		if !slices.Equal(left, want) {
 			t.Errorf("the index holds %q, want %q", left, want)
@@ -121,7 +121,7 @@ func TestRebuildsMayOverlap(t *testing.T) {
 		if got := counts(t, s); len(got) != 0 {
 			t.Errorf("Counts = %v of no run", got)
 		}
-		for _, bad := range []string{"", sweptMark, "x"} {
+		for _, bad := range []string{"", sweptMark, markOf(3), "x", "!004 0000000000001 x"} {
 			if err := s.SetComplete(t.Context(), 3, bad); err == nil {
 				t.Errorf("SetComplete took token %q", bad)
 			}
@@ -170,9 +170,9 @@ func TestCompleteness(t *testing.T) {
 			t.Errorf("Counts = %v after the sweep, want one state", got)
 		}
 		do(t, client.Del(t.Context(), s.keys.index(3)))
-		check("one index lost", 255.0/256)
-		if missing, err := s.Incomplete(t.Context()); err != nil || !slices.Equal(missing, []int{3}) {
-			t.Errorf("Incomplete = %v, %v, want 3", missing, err)
+		check("one index lost", 1-1.0/shards)
+		if missing, err := s.Incomplete(t.Context()); err != nil || len(missing) != queue.Partitions/shards || missing[1] != 3+shards {
+			t.Errorf("Incomplete = %v, %v, want those of shard 3", missing, err)
 		}
 		do(t, client.FlushAll(t.Context()))
 		check("all lost", 0)

@@ -1,11 +1,11 @@
--- Promise: the partition is marked as swept if the entry that noted the
---          beginning of the pass is still in its index; the entry goes.
+-- Promise: a partition is marked as complete if the entry that noted the
+--          beginning is still in its index; the entry goes.
 -- KEYS:    per partition: its index
--- ARGV:    per partition: the entry
+-- ARGV:    per partition: its mark, the entry
 -- Returns: per partition 1 if it was marked, else 0
 local out = {}
 for i = 1, #KEYS do
-  out[i] = call('ZREM', KEYS[i], ARGV[i])
-  if out[i] == 1 then call('ZADD', KEYS[i], 0, '!') end
+  out[i] = call('ZREM', KEYS[i], ARGV[2 * i])
+  if out[i] == 1 then call('ZADD', KEYS[i], 0, ARGV[2 * i - 1]) end
 end
 return out

@@ -1,7 +1,7 @@
 -- Promise: the newest entries that a filter selects and that lie between two
 --          bounds, so many of each state and status; or, where a search field
---          of the filter names few runs, these. It gives up where it would
---          have to look at more than an eighth of an index.
+--          of the filter names few runs, these. It gives up on an index where
+--          it would have to look at much.
 -- KEYS:    per partition: its index
 -- ARGV:    what state entries begin with; state and status, "" for any; lowest
 --          and highest "<at> <token>" (without it), "" for none; how many of a
@@ -9,7 +9,7 @@
 -- Returns: per partition "" and "<at> <token>" of entries, "?" and tokens, or
 --          "!" if it gave up
 local within, state, status, low, high, most = unpack(ARGV, 1, 6)
-local out, key, work, few, sub = {}, KEYS[1], 0, 8, string.sub
+local out, key, work, few, sub = {}, KEYS[1], 0, 128, string.sub
 most = tonumber(most)
 
 -- having keeps the entries of runs that have all search fields.
@@ -35,8 +35,15 @@ local function take(found, place)
     local n, last = #members, members[#members]
     members, work = having(members, #place + 27), work - n - 4
     for _, m in ipairs(members) do found[#found + 1] = sub(m, #place + 2) end
-    if n < size then return end
+    if n < size then break end
     left, upper = left - #members, '(' .. last
+  end
+  -- What is older than so many need not be found. Times of one width sort the
+  -- same in every locale, tokens may not: of one time, all stay.
+  if #found > 2 * most then
+    table.sort(found, function(a, b) return a > b end)
+    low = sub(found[most], 1, 24)
+    while sub(found[#found], 1, 24) < low do found[#found] = nil end
   end
 end
 
@@ -44,19 +51,19 @@ end
 -- it comes to is the newest. "!" follows " ": with it, a bound is above all
 -- that begin with some words.
 local function scan()
-  local found, tried = {''}, nil
+  local found, tried = {}, nil
   for i = 7, #ARGV do
     local first, beyond = '[' .. ARGV[i], '(' .. sub(ARGV[i], 1, -2) .. '!'
     if call('ZLEXCOUNT', key, first, beyond) <= few then
-      for j, m in ipairs(call('ZRANGEBYLEX', key, first, beyond)) do found[1], found[j + 1] = '?', sub(m, #first) end
-      return found
+      for j, m in ipairs(call('ZRANGEBYLEX', key, first, beyond)) do found[j] = sub(m, #first) end
+      return '?', found
     end
   end
   local upper = within == '' and '+' or '(' .. sub(within, 1, -2) .. '!'
   while work > 0 do
     local member = call('ZREVRANGEBYLEX', key, upper, within == '' and '[A' or '[' .. within, 'LIMIT', 0, 1)[1]
     local place, machine, st, su, at = string.match(member or '', '^((%S+) (%S+) (%S+)) (%S+) ')
-    if not place then return found end
+    if not place then return '', found end
     work, upper = work - 4, '(' .. place .. ' '
     if state ~= '' and st ~= state then
       -- The state is looked for once in each machine: it is there or not.
@@ -66,12 +73,13 @@ local function scan()
     end
     tried = machine
   end
-  return {'!'}
+  return '!', {}
 end
 
 for i = 1, #KEYS do
-  key = KEYS[i]
-  work = 100 + math.floor(call('ZCARD', KEYS[i]) / 8)
-  out[i] = scan()
+  key, work = KEYS[i], 2000
+  local how, found = scan()
+  table.insert(found, 1, how)
+  out[i] = found
 end
 return out

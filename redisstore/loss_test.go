@@ -132,6 +132,16 @@ func TestLoss(t *testing.T) {
 			f.save(t, f.last) // as the sweep does
 			f.want(t, 5, true, 1)
 		},
+		"the index of a copy without a time": func(t *testing.T, f *fixture) {
+			// Its committer wrote it, who does not know the time that the broker gave it.
+			young := *f.stored(t, 6, 3, "2")
+			young.Time = time.Time{}
+			f.save(t, &young)
+			do(t, f.client.Del(t.Context(), f.indexOfRun))
+			f.want(t, 6, true, 0)
+			f.save(t, f.stored(t, 6, 3, "2")) // as a rebuild does
+			f.want(t, 6, true, 1)
+		},
 		"everything": func(t *testing.T, f *fixture) {
 			do(t, f.client.FlushAll(t.Context()))
 			f.want(t, 0, false, 0)

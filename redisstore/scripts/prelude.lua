@@ -21,6 +21,10 @@ local function newer(a, b)
   return x > y and string.find(a, '^%d+ %l+ %S+ %d+ %d+ ') ~= nil
 end
 
+-- told is a head without its time, which not everybody who has the record
+-- knows.
+local function told(head) return string.match(head, '^.* ') end
+
 -- ended tells whether a head is of a run that has ended.
 local function ended(head) return string.sub(head, 22, 25) == 'over' end
 

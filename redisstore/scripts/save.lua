@@ -26,7 +26,7 @@ while k <= keys do
     out[#out + 1] = 'n' .. sub(was, 1, 20)
     for i = 1, nl do a = a + 3 + ARGV[a + 2] end
   else
-    local same = was == head and call('HGET', run, 'record') == record
+    local same = was and told(was) == told(head) and call('HGET', run, 'record') == record
     -- A run that stays in its state moves in the index once a second.
     if wherewas and sub(wherewas, 1, -6) == sub(place, 1, -6) then place = wherewas end
     local grants, set, drop = 'g', {'head', head, 'place', place, 'record', record}, {}

@@ -217,6 +217,30 @@ func TestAppendRace(t *testing.T) {
 	})
 }
 
+// TestLooksTellTheBrokersTime: whoever committed a record, or has it from there,
+// does not know its time, and others leave its committer alone by it. What is
+// known is believed only if it is what is stored.
+func TestLooksTellTheBrokersTime(t *testing.T) {
+	t.Parallel()
+	f := one(t)
+	known := f.append1(next(t, "a", nil, "w"))
+	lookAgain := func(known *statemachine.Stored) *statemachine.Stored {
+		t.Helper()
+		read, errs := f.q.Log.Looks(t.Context(), []worker.Look{{Run: "a", Known: known}})
+		if errs[0] != nil {
+			t.Fatal(errs[0])
+		}
+		return read[0]
+	}
+	if got := lookAgain(known); got.Record != known.Record || !got.Time.Equal(f.look("a").Time) || got.Time.IsZero() {
+		t.Errorf("Looks = %+v, want the known record, with its time", got)
+	}
+	other := next(t, "a", nil, "somebody else")
+	if got := lookAgain(&statemachine.Stored{Record: other.Record, Bytes: other.Bytes, Seq: known.Seq}); got.Txid != known.Txid {
+		t.Errorf("Looks = the record of %s, want what is stored", got.By)
+	}
+}
+
 // TestAppendWithOddIDs writes and reads runs whose ids look like something
 // else, and none gets another's record.
 func TestAppendWithOddIDs(t *testing.T) {

@@ -242,8 +242,10 @@ func (g *Log) Looks(ctx context.Context, looks []worker.Look) ([]*statemachine.S
 		switch {
 		case err != nil || m == nil:
 			errs[i] = err
-		case k.Known != nil && k.Known.Seq == m.seq:
-			out[i], errs[i] = k.Known, nil
+		case k.Known != nil && k.Known.Seq == m.seq && bytes.Equal(k.Known.Bytes, m.data):
+			// The broker's time is news to whoever has the record from its
+			// committer, and counts in how long that one is left alone.
+			out[i], errs[i] = &statemachine.Stored{Record: k.Known.Record, Seq: m.seq, Time: m.time, Bytes: k.Known.Bytes}, nil
 		default:
 			out[i], errs[i] = m.record()
 		}

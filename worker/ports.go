@@ -45,7 +45,8 @@ type Log interface {
 }
 
 // Look names a run to be looked at. Known is a record of it that the caller
-// has: if it still is the last, it is the answer, and nothing is decoded.
+// has: if it still is the last, it is the answer, with the broker's time, and
+// nothing is decoded.
 type Look struct {
 	Run   string
 	Known *statemachine.Stored // nil: none

@@ -95,7 +95,7 @@ func (l *link) piece(ctx context.Context, owner, hash string, offset int64, most
 	if err != nil {
 		return nil, 0, err
 	}
-	total, err := strconv.Atoi(c.header.Get(headerSize))
+	total, err := strconv.Atoi(c.headers().Get(headerSize))
 	if err != nil || total < 0 || total > mostBlob {
 		return nil, 0, fmt.Errorf("blob %s has no size: %w", hash, err)
 	}

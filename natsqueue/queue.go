@@ -150,7 +150,7 @@ func Open(ctx context.Context, nc *nats.Conn, opts Options) (*Queue, error) {
 		return nil, err
 	}
 	l := &link{nc: nc, js: js, mux: m, subj: subjects{opts.Prefix}, opts: opts, incarnations: map[string]string{}}
-	l.history.stream, l.effects.stream, l.timers.stream = streamHistory, streamEffects, streamTimers
+	l.history.stream, l.effects.stream, l.timers.stream, l.ends.stream = streamHistory, streamEffects, streamTimers, streamFinished
 	info, err := l.streamInfo(ctx, streamHistory)
 	if err != nil {
 		return nil, errors.Join(err, m.close())

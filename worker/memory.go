@@ -33,13 +33,13 @@ type ticket struct {
 
 // keep remembers the state of a slot that waits for a queued effect.
 func (m *memory) keep(s *slot) {
+	m.drop(s.run) // whatever it was, this is newer
 	if s.state == nil || s.strange != nil || s.behind || s.history || !waitsQueued(s.state) {
 		return
 	}
 	if m.runs == nil {
 		m.runs = map[string]remembered{}
 	}
-	m.drop(s.run)
 	m.last++
 	m.runs[s.run] = remembered{s.state, s.flushed, m.last}
 	m.order = append(m.order, ticket{s.run, m.last})

@@ -334,6 +334,19 @@ func TestWaitForARunThatIsNotThere(t *testing.T) {
 	}
 }
 
+// An answer that comes as the time ends is still the answer.
+func TestAnswerAtTheEndOfTheTime(t *testing.T) {
+	c := connect(t, natstest.One(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	err := c.again(ctx, "op", "subject", func(context.Context) error {
+		cancel()
+		return &Error{Op: "op", Code: 409, kind: ErrConflict}
+	})
+	if !errors.Is(err, ErrConflict) || errors.Is(err, ErrUnavailable) {
+		t.Errorf("again = %v, want the conflict", err)
+	}
+}
+
 func TestWaitEndsWithItsContext(t *testing.T) {
 	n := natstest.One(t)
 	c := connect(t, n)

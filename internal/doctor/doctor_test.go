@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/pawlrun/pawl/api"
 	"github.com/pawlrun/pawl/internal/natstest"
 	"github.com/pawlrun/pawl/internal/redistest"
 	"github.com/pawlrun/pawl/natsqueue"
@@ -129,6 +130,17 @@ func TestStreamsThatDiffer(t *testing.T) {
 		want{Fail, "consumer PAWL_TIMERS/due", "paused for another"},
 		want{Fail, "consumer PAWL_SIGNAL/signal", "missing"},
 		want{Warn, "nats copies", "1 of each stream"})
+}
+
+// Two copies are better than one, and no majority.
+func TestTwoCopies(t *testing.T) {
+	t.Parallel()
+	_, nc, _ := provisioned(t)
+	x := &exam{Patient: Patient{NATS: nc}}
+	x.copies([]api.Stream{{Name: "PAWL_HISTORY", Replicas: 2, Leader: "a"}})
+	if got := x.findings; len(got) != 1 || got[0].Status != Warn || got[0].Found != "2 of each stream" {
+		t.Errorf("copies = %+v", got)
+	}
 }
 
 func TestNothingThere(t *testing.T) {

@@ -103,8 +103,8 @@ func (x *exam) copies(all []api.Stream) {
 	cluster := x.NATS.ConnectedClusterName()
 	var f first
 	f.when(least < 3 && cluster != "" && servers >= 3, Warn, "nats.replicas: 3, and pawl provision", "%d of each stream, in a cluster of %d servers", least, servers)
-	f.when(least < 3 && !x.Embedded, Warn, "three servers, and nats.replicas: 3, survive the loss of one", "%d of each stream: with its disk, everything is lost", least)
 	f.when(least == 2, Warn, "three copies have a majority when one is away; two have not", "2 of each stream")
+	f.when(least < 2 && !x.Embedded, Warn, "three servers, and nats.replicas: 3, survive the loss of one", "%d of each stream: with its disk, everything is lost", least)
 	x.judge("nats copies", f, "%d of each stream", least)
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,11 +11,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"github.com/pawlrun/pawl/api"
+	"github.com/pawlrun/pawl/client"
 	"github.com/pawlrun/pawl/internal/bench"
 	"github.com/pawlrun/pawl/internal/cli"
 )
@@ -42,8 +42,8 @@ one record for its start and one for each step, or did not succeed.
 
 Times of runs are from the publishing of a start until its end was heard of;
 times of steps are between a run's records, by the broker's clock. CPU time is
-that of this process, of those that listen at the addresses of NATS and Redis,
-and of the workers on this machine, or of others named with --pid (Linux only).
+that of this process, of those that listen at the addresses of NATS and Redis, of
+the workers on this machine, and of others named with --pid (Linux only).
 
 The load generator shares the machine with what it measures. It hears of each
 end by one message, the completion event.`,
@@ -123,6 +123,9 @@ func (b *benchmark) print(r *bench.Report) error {
 		row("records per run", "%.6g", r.RecordsPerRun),
 		row("errors, letters", "%d, %d", r.Errors, r.Letters),
 	)
+	if r.Looked > 0 {
+		err = errors.Join(err, row("ends not heard of", "%d: the times of runs are not to be trusted", r.Looked))
+	}
 	if err != nil {
 		return err
 	}
@@ -172,44 +175,39 @@ func (b *benchmark) processes(ctx context.Context, nc *nats.Conn) []bench.Proces
 	for _, name := range slices.Sorted(maps.Keys(b.pids)) {
 		all = append(all, bench.Process{Name: name, PID: b.pids[name]})
 	}
-	if len(b.pids) == 0 {
-		all = append(all, workers(ctx, nc)...)
+	own, elsewhere := b.workers(ctx, nc)
+	if elsewhere > 0 {
+		fmt.Fprintf(b.Stderr, "the CPU time of %d workers on other machines is not counted\n", elsewhere)
 	}
-	return all
+	// An embedded fleet's Redis is in the worker that is its NATS.
+	embedded := slices.ContainsFunc(own, func(w bench.Process) bool {
+		return slices.ContainsFunc(all, func(p bench.Process) bool { return p.Name == "nats" && p.PID == w.PID })
+	})
+	if _, given := b.pids["redis"]; b.redis == "" && !given && !embedded {
+		fmt.Fprintln(b.Stderr, "the CPU time of redis is not counted: its address is not given; name it with --redis host:port")
+	}
+	return append(all, own...)
 }
 
-// workers asks the workers of the fleet for their process numbers, and lists
-// those on this machine.
-func workers(ctx context.Context, nc *nats.Conn) []bench.Process {
+// workers lists the workers of the fleet that are on this machine, and counts
+// the others.
+func (b *benchmark) workers(ctx context.Context, nc *nats.Conn) (own []bench.Process, elsewhere int) {
 	host, err := os.Hostname()
 	if err != nil {
-		return nil
+		return nil, 0
 	}
-	inbox := nc.NewInbox()
-	sub, err := nc.SubscribeSync(inbox)
+	c, err := client.New(nc, client.WithPrefix(b.Prefix), client.WithTimeout(mostSilence))
 	if err != nil {
-		return nil
+		return nil, 0
 	}
-	defer func() { _ = sub.Unsubscribe() }()
-	if err := nc.PublishRequest("$SRV.PING.pawl", inbox, nil); err != nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
-	defer cancel()
-	var all []bench.Process
-	for {
-		m, err := sub.NextMsgWithContext(ctx)
-		if err != nil {
-			return all // no more answers, or none at all
-		}
-		var answer struct {
-			Metadata struct{ Worker, Host, PID string }
-		}
-		if json.Unmarshal(m.Data, &answer) != nil || answer.Metadata.Host != host {
+	all, _ := c.Workers(ctx) // none answers: the measurement tells
+	for _, w := range all {
+		pid, err := strconv.Atoi(w.Metadata[api.MetaPID])
+		if err != nil || w.Metadata[api.MetaHost] != host {
+			elsewhere++
 			continue
 		}
-		if pid, err := strconv.Atoi(answer.Metadata.PID); err == nil {
-			all = append(all, bench.Process{Name: fmt.Sprintf("worker-%d", len(all)+1), PID: pid})
-		}
+		own = append(own, bench.Process{Name: fmt.Sprintf("worker-%d", len(own)+1), PID: pid})
 	}
+	return own, elsewhere
 }

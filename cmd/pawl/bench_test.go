@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"runtime"
 	"strings"
@@ -25,6 +26,11 @@ func TestBench(t *testing.T) {
 		if runtime.GOOS == "linux" && (len(r.Processes) != 1 || r.Processes[0].PID != os.Getpid() || !strings.HasPrefix(r.Processes[0].Name, "bench+nats")) {
 			t.Errorf("pawl bench %s counts %+v", how, r.Processes)
 		}
+	}
+	// Naming one process leaves the workers in.
+	got := pawlRun(t, "-s", url, "bench", "--runs", "5", "--steps", "1", "--pid", fmt.Sprintf("load=%d", os.Getpid()), "-o", "json")
+	if runtime.GOOS == "linux" && (!strings.Contains(got.stdout, "+load+worker-1") || strings.Contains(got.stderr, "not counted")) {
+		t.Errorf("pawl bench --pid = %+v", got)
 	}
 	if got := pawlRun(t, strings.Fields("-s "+url+" bench --runs 10 --steps 2")...); got.code != 0 || !strings.Contains(got.stdout, "records per run         3\n") {
 		t.Errorf("pawl bench = %+v", got)

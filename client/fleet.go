@@ -94,8 +94,7 @@ type Worker struct {
 	ID       string            `json:"id"`       // of the instance
 	Build    string            `json:"build"`    // version of its service
 	Metadata map[string]string `json:"metadata"` // worker, build, host, pid, started
-	Requests int               `json:"requests"` // that it has answered
-	Errors   int               `json:"errors"`   // of those, with an error
+	Requests int               `json:"requests"` // that it was given
 	Data     json.RawMessage   `json:"data"`     // what it does: ready, held, handlers, lanes
 }
 
@@ -150,7 +149,6 @@ func (c *Client) workerOf(m *nats.Msg) (Worker, bool) {
 	w := Worker{ID: s.ID, Build: s.Version, Metadata: s.Metadata}
 	for _, e := range s.Endpoints {
 		w.Requests += e.NumRequests
-		w.Errors += e.NumErrors
 		if w.Data == nil {
 			w.Data = e.Data
 		}

@@ -53,14 +53,14 @@ func (a *app) workerList(ctx context.Context) error {
 	if a.JSON() {
 		return a.PrintJSON(workers)
 	}
-	t := a.PrintTable("WORKER", "BUILD", "HOST", "PID", "STARTED", "DOING", "REQUESTS", "ERRORS")
+	t := a.PrintTable("WORKER", "BUILD", "HOST", "PID", "STARTED", "DOING", "REQUESTS")
 	for _, w := range workers {
 		m := w.Metadata
 		started := m["started"]
 		if at, err := time.Parse(time.RFC3339, started); err == nil {
 			started = cli.Age(a.Now(), at)
 		}
-		if err := t.Row(cmp.Or(m["worker"], w.ID), cmp.Or(m["build"], w.Build), m["host"], m["pid"], started, doing(w.Data), w.Requests, w.Errors); err != nil {
+		if err := t.Row(cmp.Or(m["worker"], w.ID), cmp.Or(m["build"], w.Build), m["host"], m["pid"], started, doing(w.Data), w.Requests); err != nil {
 			return err
 		}
 	}

@@ -144,7 +144,7 @@ func (w *wait) look(id string, r *statemachine.Stored) (done bool, err error) {
 	if w.JSON() {
 		lines := json.NewEncoder(w.Stdout)
 		lines.SetEscapeHTML(false)
-		return true, lines.Encode(rowOf(r.Record))
+		return true, lines.Encode(api.RowOf(r.Record))
 	}
 	_, err = fmt.Fprintln(w.Stdout, cli.Clean(id+" "+verdict(r)))
 	return true, err
@@ -161,12 +161,4 @@ func (w *wait) end() error {
 		}
 	}
 	return nil
-}
-
-// rowOf is a run as lists have it.
-func rowOf(r *statemachine.Record) api.Row {
-	return api.Row{
-		ID: r.Run, Machine: r.Machine, Version: r.Version, State: r.To, Status: r.Status, Revision: r.Rev,
-		Started: r.Started, Updated: r.At, Error: r.Cause, Index: r.Index,
-	}
 }

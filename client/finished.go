@@ -21,7 +21,7 @@ type Completion struct {
 	State    string          `json:"state"`
 	Revision uint64          `json:"revision"` // its last
 	Data     json.RawMessage `json:"data"`     // the machine's data; a value over 8 KB is {"$blob": hash, "size": bytes}
-	Error    *Cause          `json:"error"`    // why the run failed; null if it did not
+	Error    *Cause          `json:"error"`    // why it failed or was cancelled; nil if it succeeded
 	Started  time.Time       `json:"started"`
 	Ended    time.Time       `json:"ended"`
 	Sequence uint64          `json:"-"` // in the stream, for FinishedOptions.After

@@ -236,6 +236,34 @@ func TestWaitEndsWhilePaused(t *testing.T) {
 	}
 }
 
+// A business key that a cancelled run had claimed is free for others, once a
+// handler that may still be at it is over.
+func TestCancelledRunsKeyIsTakenOver(t *testing.T) {
+	f := realServers(t)
+	p := newProvider(t, func(n int, w http.ResponseWriter) {
+		if n == 1 {
+			http.Error(w, "not today", http.StatusInternalServerError)
+			return
+		}
+		fmt.Fprint(w, `{"ok":true}`)
+	})
+	f.env["PAWL_EFFECTS_HTTP_TIMEOUT"], f.env["PAWL_RETRY_MAX"] = "1s", "2s"
+	startProcess(t, f.env)
+	script := postStep(p.URL, `,"key":"renewal:7"`)
+	f.start("kitchensink", "first", script)
+	f.reaches("first", func(r *statemachine.Stored) bool {
+		return len(r.Pending) == 1 && r.Pending[0].Place == statemachine.Retry
+	})
+	f.command(statemachine.EventCancel, "first", "c1", statemachine.Command{Reason: "no more"})
+	if r := f.ended("first"); r.Status != statemachine.StatusCancelled {
+		t.Fatal(describe(r))
+	}
+	f.start("kitchensink", "second", script)
+	if r := f.ended("second"); r.Status != statemachine.StatusSucceeded {
+		t.Error(describe(r))
+	}
+}
+
 // A parked run is redriven: its effect is tried anew under its key, and the
 // run finishes. Cancelled while paused, another ends where it is.
 func TestRedriveFinishesAParkedRun(t *testing.T) {

@@ -13,12 +13,10 @@ import (
 // flush publishes the outboxes of the slots' states, unless that is known to
 // be done, and notes it.
 func (l *lane) flush(ctx context.Context, slots []*slot) {
+	l.find(ctx, slots)
 	var items []outbox.Item
 	var of []*slot
 	for _, s := range slots {
-		if !s.isFlushed() && s.told() {
-			s.flushed = s.state.Txid
-		}
 		if s.isFlushed() {
 			continue
 		}
@@ -47,7 +45,7 @@ func (l *lane) flush(ctx context.Context, slots []*slot) {
 			continue
 		}
 		s.flushed = s.state.Txid
-		if s.sent.IsZero() || !wakesOne(s.state.Outbox) {
+		if !wakesOne(s.state.Outbox) {
 			hints = append(hints, Hint{Run: s.run, Txid: s.state.Txid})
 		}
 	}
@@ -64,9 +62,38 @@ func (l *lane) flush(ctx context.Context, slots []*slot) {
 	}
 }
 
+// find spares the publishing of messages that are in hand or still stored: a
+// second one would only bring another worker to an effect that is under way.
+func (l *lane) find(ctx context.Context, slots []*slot) {
+	var items []outbox.Item
+	var of []*slot
+	for _, s := range slots {
+		switch {
+		case s.isFlushed():
+		case s.told():
+			s.flushed = s.state.Txid
+		case s.sent.IsZero() && wakesOne(s.state.Outbox):
+			items, of = append(items, outbox.Items(s.state)...), append(of, s)
+		}
+	}
+	if len(items) == 0 {
+		return
+	}
+	stored, err := l.w.ports.Mail.Stored(ctx, items)
+	if err != nil {
+		l.w.trouble(onNATS, err)
+		return
+	}
+	for i, s := range of {
+		if stored[i] {
+			s.flushed = s.state.Txid
+		}
+	}
+}
+
 // wakesOne reports whether an outbox is the message of one queued effect. Most
 // often the next who loads the run holds that very message, which tells as much
-// as a hint; for all others it is published once more.
+// as a hint; all others look for it.
 func wakesOne(box []statemachine.Entry) bool {
 	return len(box) == 1 && box[0].Kind == statemachine.EntryEffect
 }

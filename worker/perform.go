@@ -45,7 +45,7 @@ func isUntried(err error) bool {
 func (w *Worker) perform(run string, logs map[string]statemachine.LogRef, c *call, h *statemachine.Handler, limit time.Duration, deliver func(*result)) {
 	ctx, cancel := context.WithTimeoutCause(w.handlers, limit, fmt.Errorf("the attempt took longer than %s", limit))
 	defer cancel()
-	key, body, err := w.takeKey(ctx, run, c)
+	key, body, err := w.takeKey(ctx, run, c, limit)
 	if key == nil && (body != nil || err != nil) {
 		deliver(w.resultOf(c, body, err))
 		return
@@ -94,7 +94,7 @@ func (w *Worker) resultOf(c *call, body []byte, err error) *result {
 // takeKey claims the business key of an effect in the ledger, for the entry it
 // returns; without a key there is none. Whoever comes second gets the recorded
 // result, or is told why not: then there is a body or an error, and no entry.
-func (w *Worker) takeKey(ctx context.Context, run string, c *call) (*LedgerEntry, []byte, error) {
+func (w *Worker) takeKey(ctx context.Context, run string, c *call, limit time.Duration) (*LedgerEntry, []byte, error) {
 	p := &c.pending
 	if p.Key == "" {
 		return nil, nil, nil
@@ -109,17 +109,38 @@ func (w *Worker) takeKey(ctx context.Context, run string, c *call) (*LedgerEntry
 		return nil, nil, statemachine.Terminal("key_conflict", fmt.Errorf("key %q stands for something else, asked by run %q", p.Key, have.Run))
 	case have.State == ledgerDone:
 		return nil, orNull(have.Result), nil
-	case have.State == ledgerReleased: // given up by another: take it over
-		switch ok, err := w.ports.Ledger.Settle(ctx, p.Key, seq, mine); {
-		case err != nil:
-			return nil, nil, untried("take over key %q: %w", p.Key, err)
-		case !ok:
-			return nil, nil, untried("key %q is being taken by another run", p.Key)
-		}
-	case have.Run != run || have.Effect != p.ID:
+	case have.State == ledgerClaimed && have.Run == run && have.Effect == p.ID: // by an attempt before
+		return &mine, nil, nil
+	case have.State == ledgerClaimed && !w.deserted(ctx, have, limit):
 		return nil, nil, untried("key %q is being performed by run %q", p.Key, have.Run)
 	}
+	switch ok, err := w.ports.Ledger.Settle(ctx, p.Key, seq, mine); { // given up by another: take it over
+	case err != nil:
+		return nil, nil, untried("take over key %q: %w", p.Key, err)
+	case !ok:
+		return nil, nil, untried("key %q is being taken by another run", p.Key)
+	}
 	return &mine, nil, nil
+}
+
+// deserted reports whether nobody will ever say what came of a key that a run
+// claimed: its effect is pending no more (the run was cancelled, say), and a
+// handler that was at it then is over.
+func (w *Worker) deserted(ctx context.Context, have LedgerEntry, limit time.Duration) bool {
+	r, err := w.ports.Log.Look(ctx, have.Run)
+	if err != nil {
+		w.trouble(onNATS, err)
+		return false
+	}
+	if r == nil { // its tombstone has expired
+		return true
+	}
+	for i := range r.Pending {
+		if r.Pending[i].ID == have.Effect {
+			return false
+		}
+	}
+	return time.Since(r.At) > limit+hungAfter+w.cfg.AckWait
 }
 
 // closeKey records what a handler's return means for the business key that was

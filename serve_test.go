@@ -403,7 +403,7 @@ func TestControlAPIDescribesTheFleet(t *testing.T) {
 	if err := json.Unmarshal(s.Endpoints[0].Data, &w); err != nil {
 		t.Fatal(err)
 	}
-	if !w.Ready || w.Lanes != 2 || s.Metadata[api.MetaWorker] == "" || s.Metadata[api.MetaPID] == "" || s.Metadata[api.MetaHost] == "" || s.Metadata[api.MetaStarted] == "" {
+	if !w.Ready || w.Lanes != 4 || s.Metadata[api.MetaWorker] == "" || s.Metadata[api.MetaPID] == "" || s.Metadata[api.MetaHost] == "" || s.Metadata[api.MetaStarted] == "" {
 		t.Errorf("worker = %+v, metadata %v", w, s.Metadata)
 	}
 }

@@ -355,6 +355,32 @@ func TestCommandIsAppliedOnce(t *testing.T) {
 	}
 }
 
+// A run of a machine that no worker has any more can be cancelled: by any
+// worker, under the definition that it had. Other commands wait for one that
+// has the machine.
+func TestCancelNeedsNoMachine(t *testing.T) {
+	f := served(t)
+	must[api.Started](f, api.RunsStart, api.StartRequest{Machine: "gated", ID: "left"})
+	f.stop()
+	before := f.last("left")
+	startProcess(t, f.env) // of another catalogue
+	f.command(statemachine.EventPause, "left", "p", statemachine.Command{})
+	f.drained("PAWL_EVENTS")
+	if r := f.last("left"); r.Seq != before.Seq {
+		t.Fatalf("the pause was applied without the machine: %s", describe(r))
+	}
+	f.command(statemachine.EventCancel, "left", "c", statemachine.Command{By: "anna", Reason: "the machine is gone"})
+	r := f.ended("left")
+	if r.Status != statemachine.StatusCancelled || r.Def != before.Def || r.Machine != "gated" || len(r.Pending) != 0 || r.Cause == nil || r.Cause.By != "anna" {
+		t.Errorf("%s, definition %s, want %s", describe(r), r.Def, before.Def)
+	}
+	f.drained("PAWL_EVENTS")
+	if ends := f.ends(); ends["left"] != 1 {
+		t.Errorf("ends: %v", ends)
+	}
+	f.history("left")
+}
+
 // Workers are killed in the middle: in the end each run's end is told once.
 func TestKillWorkerEveryEndIsToldOnce(t *testing.T) {
 	f := realServers(t)

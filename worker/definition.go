@@ -9,7 +9,8 @@ import (
 )
 
 // definition returns the machine that the run, or the start whose turn it is,
-// needs. If this worker lacks it, the messages go to those who have it.
+// needs. If this worker lacks it, the messages go to those who have it, but for
+// a cancel.
 func (l *lane) definition(ctx context.Context, s *slot) *statemachine.Definition {
 	if s.strange == nil && s.state != nil && (s.state.Status.Ended() || s.state.Tomb != nil) {
 		// What has ended is judged without its machine: nothing moves it.
@@ -33,6 +34,7 @@ func (l *lane) definition(ctx context.Context, s *slot) *statemachine.Definition
 		l.orphans(ctx, s) // messages for a run that does not exist
 	case s.state == nil:
 		l.strangeStart(ctx, s, name, version)
+	case l.cancelled(ctx, s):
 	default:
 		for _, h := range s.held {
 			if !h.spent {
@@ -41,6 +43,29 @@ func (l *lane) definition(ctx context.Context, s *slot) *statemachine.Definition
 		}
 	}
 	return nil
+}
+
+// cancelled folds a cancel that is in hand into a record of its own: a cancel
+// calls nothing of the machine, so any worker can apply it, even to a run of a
+// machine that nobody has any more. It reports whether there is one.
+func (l *lane) cancelled(ctx context.Context, s *slot) bool {
+	for _, h := range s.held {
+		if h.spent || h.event == nil || h.event.Kind != statemachine.EventCancel {
+			continue
+		}
+		bare := &statemachine.Definition{Name: s.state.Machine, Version: s.state.Version, Hash: s.state.Def}
+		f, out := bare.Begin(s.run, s.state, l.env(s)), &folded{}
+		l.foldMessage(ctx, s, f, out, h, bare.Name, true)
+		switch {
+		case out.events() > 0:
+			out.more = true // what else is in hand comes to a run that has ended
+			l.sealFold(ctx, s, bare, f, out)
+		case h.spent: // refused
+			s.again = true
+		}
+		return true
+	}
+	return false
 }
 
 // strangeStart deals with the starts of a machine that this worker lacks; what

@@ -2,14 +2,17 @@ package natsqueue
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/pawlrun/pawl/internal/natstest"
 	"github.com/pawlrun/pawl/outbox"
+	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
 	"github.com/pawlrun/pawl/worker"
 )
@@ -99,6 +102,95 @@ func benchAppend(b *testing.B, q *Queue, size, lanes int) {
 	}
 	wg.Wait()
 	b.ReportMetric(float64(b.N*size*lanes)/b.Elapsed().Seconds(), "records/s")
+}
+
+// BenchmarkOfManyRuns reads one run of 200,000, as "run show" and "history" do.
+//
+//	go test -run '^$' -bench OfManyRuns -benchtime 2000x ./natsqueue
+func BenchmarkOfManyRuns(b *testing.B) {
+	const runs, revisions = 200_000, 11
+	q := benchQueue(b, Options{}, natstest.Lazy)
+	pad := strings.Repeat("x", 400)
+	name := func(i int) string { return fmt.Sprintf("run-%07d", i) }
+	last := make([]*statemachine.Stored, 0, 1000)
+	for from := 0; from < runs; from += cap(last) {
+		// Of every 1,000th run a history, of the others a record.
+		last = last[:0]
+		for rev := range revisions {
+			n := cap(last)
+			if rev > 0 {
+				n = 1
+			}
+			appends := make([]worker.Append, n)
+			for i := range appends {
+				var prev *statemachine.Stored
+				if rev > 0 {
+					prev = last[i]
+				}
+				appends[i] = next(b, name(from+i), prev, pad)
+			}
+			for i, o := range q.Log.Append(b.Context(), appends) {
+				if o.Seq == 0 {
+					b.Fatalf("append: %+v", o)
+				}
+				st := &statemachine.Stored{Record: appends[i].Record, Seq: o.Seq}
+				if rev == 0 {
+					last = append(last, st)
+				} else {
+					last[i] = st
+				}
+			}
+		}
+	}
+	slowest := func(b *testing.B, read func(n int)) {
+		took := make([]time.Duration, 0, b.N)
+		for n := range b.N {
+			began := time.Now()
+			read(n)
+			took = append(took, time.Since(began))
+		}
+		slices.Sort(took)
+		for name, d := range map[string]time.Duration{"p50": took[len(took)/2], "p99": took[len(took)*99/100], "max": took[len(took)-1]} {
+			b.ReportMetric(float64(d.Microseconds())/1000, name+"-ms")
+		}
+	}
+	b.Run("look", func(b *testing.B) {
+		slowest(b, func(n int) {
+			if r, err := q.Log.Look(b.Context(), name(n*7919%runs)); err != nil || r == nil {
+				b.Fatal(r, err)
+			}
+		})
+	})
+	b.Run("look/none", func(b *testing.B) {
+		slowest(b, func(n int) {
+			if r, err := q.Log.Look(b.Context(), fmt.Sprint("none-", n)); err != nil || r != nil {
+				b.Fatal(r, err)
+			}
+		})
+	})
+	b.Run("history", func(b *testing.B) {
+		slowest(b, func(n int) {
+			records := 0
+			for _, err := range q.Log.Read(b.Context(), name(n*1000%runs), 0) {
+				if err != nil {
+					b.Fatal(err)
+				}
+				records++
+			}
+			if records != revisions {
+				b.Fatalf("%d records, want %d", records, revisions)
+			}
+		})
+	})
+	b.Run("sweep", func(b *testing.B) {
+		slowest(b, func(n int) {
+			for _, err := range q.Log.Sweep(b.Context(), n%queue.Partitions) {
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	})
 }
 
 // BenchmarkPublish publishes outboxes of 200 effects. One operation is one.

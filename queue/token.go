@@ -92,7 +92,8 @@ func CheckRun(run string) error {
 const Partitions = 256
 
 // Partition is the share of a run: FNV-1a (32 bit) of its token, mod
-// Partitions. It is part of its subjects and the hash tag of its Redis keys.
+// Partitions. It is part of its subjects; the hash tag of its Redis keys
+// is made of it.
 func Partition(token string) int {
 	h := uint32(2166136261)
 	for i := range len(token) {

@@ -27,7 +27,7 @@ const (
 )
 
 // List implements api.Index: the runs that the indexes name and whose copies
-// agree, those that moved last first, by the millisecond. A run that moves
+// agree, those that moved last first, to the second. A run that moves
 // while its list is paged through is then before all that is still to come:
 // it is in no later page, and if it was in none yet, it is missed.
 func (s *Store) List(ctx context.Context, f api.Filter) (*api.Listing, error) {

@@ -121,6 +121,7 @@ func TestHistory(t *testing.T) {
 	p := w.runs["run-1"][1].Pending[0]
 	retry := w.now.Add(5e9)
 	w.apply(d, "run-1", statemachine.Event{Kind: statemachine.EventFailure, Effect: p.ID, Try: 1, RetryAt: &retry, Cause: &statemachine.Cause{Class: "error", Message: "no answer"}})
+	w.apply(d, "run-1", statemachine.Event{ID: statemachine.CommandEventID("p1"), Kind: statemachine.EventPause, Body: json.RawMessage(`{"by":"jo","reason":"later"}`)})
 	var got []*Revision
 	for r, err := range w.answers().History(t.Context(), "run-1") {
 		if err != nil {
@@ -147,6 +148,12 @@ func TestHistory(t *testing.T) {
 				Error: &statemachine.Cause{Class: "error", Message: "no answer", State: "count", Effect: "step", Attempt: 1},
 			}},
 			Effects: []Effect{{ID: p.ID, Effect: "step", Key: p.ID, Place: "retry", Try: 2, RetryAt: &retry}},
+		},
+		{
+			Revision: 4, From: "count", To: "count", Status: statemachine.StatusPaused, At: began.Add(4e9), Build: "b1", By: "w1", Sequence: 12,
+			Events:  []Event{{ID: "cmd:p1", Kind: "pause", At: began.Add(4e9), Command: &statemachine.Command{By: "jo", Reason: "later"}}},
+			Effects: []Effect{},
+			Error:   &statemachine.Cause{Class: "paused", Message: "later", State: "count", By: "jo"},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

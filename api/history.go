@@ -38,6 +38,9 @@ type Event struct {
 	Error   *statemachine.Cause    `json:"error,omitempty"`
 	RetryAt *time.Time             `json:"retry_at,omitempty"`
 	Free    bool                   `json:"free,omitempty"` // the failure spent no attempt
+	// Command is what a command says: who asked for it, and why. It is nil if it
+	// says nothing, and for other events.
+	Command *statemachine.Command `json:"command,omitempty"`
 }
 
 // Effect is one that a record asks for, or moves to another place.
@@ -81,6 +84,7 @@ func RevisionOf(r *statemachine.Stored) *Revision {
 		e := &r.Events[i]
 		v.Events = append(v.Events, Event{
 			ID: e.ID, Kind: e.Kind, At: e.At, Name: e.Name, Effect: e.Effect, Try: e.Try, Error: e.Cause, RetryAt: e.RetryAt, Free: e.Free,
+			Command: commandOf(e),
 		})
 	}
 	for i := range r.Pending {
@@ -91,6 +95,18 @@ func RevisionOf(r *statemachine.Stored) *Revision {
 		}
 	}
 	return v
+}
+
+// commandOf is what a command says; nil if it says nothing, or e is none.
+func commandOf(e *statemachine.Event) *statemachine.Command {
+	if !e.Kind.IsCommand() {
+		return nil
+	}
+	c, err := statemachine.ParseCommand(e.Kind, e.Body)
+	if err != nil || c == (statemachine.Command{}) {
+		return nil // it was checked when it was recorded
+	}
+	return &c
 }
 
 // The pauses between two looks of Follow.

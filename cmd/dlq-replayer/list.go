@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,7 +38,7 @@ read. Letters with the same fingerprint are of the same fault.`,
 		kinds = append(kinds, string(k))
 	}
 	flags := c.Flags()
-	flags.StringVar(&kind, "kind", "", fmt.Sprintf("only letters of this kind, one of %v", kinds))
+	flags.StringVar(&kind, "kind", "", "only letters of this kind: "+strings.Join(kinds, ", "))
 	flags.StringVar(&f.Machine, "machine", "", "only letters of this machine")
 	flags.StringVar(&f.State, "state", "", "only letters of runs in this state")
 	flags.StringVar(&f.Class, "class", "", "only letters of this class of failure")

@@ -42,7 +42,7 @@ func TestSteeringAFleet(t *testing.T) {
 			`pawl: run "nosuch": not found (is it the right fleet? -s URL, --prefix)` + "\n" + `pawl: run "b" has ended (succeeded): cancel was not applied` + "\n"},
 		{"the same again", "run cancel a --id c1", 0, "a cancel duplicate: cancelled at revision 6\n", ""},
 		{"once more", "run cancel a", 1, "", `pawl: run "a" has ended (cancelled): cancel was not applied` + "\n"},
-		{"cancelled", "run watch a", 4, "…", "pawl: run a was cancelled in state perform: "},
+		{"cancelled", "run watch a", 4, "…", "pawl: run a was cancelled in state perform: cancelled (by "},
 		{"some, for programs", "run retry nosuch -o json", 1, "[\n{\"id\":\"nosuch\",\"outcome\":\"\",\"status\":\"\",\"revision\":0,\"error\":\"run \\\"nosuch\\\": not found\"}\n]\n", `pawl: run "nosuch": not found`},
 		{"the machines", "machine ls", 0, "MACHINE      VERSIONS  HASH                    REGISTERED  RUNS\n…", ""},
 		{"a machine", "machine show kitchensink", 0, "Machine  kitchensink\n…", ""},
@@ -56,6 +56,9 @@ func TestSteeringAFleet(t *testing.T) {
 		if got.code != s.code || got.stdout != s.stdout && !(open && strings.HasPrefix(got.stdout, begins)) || !strings.Contains(got.stderr, s.stderr) {
 			t.Errorf("%s: pawl %s = %d\n%s\n%s\nwant %d, %q, %q", s.name, s.args, got.code, got.stdout, got.stderr, s.code, s.stdout, s.stderr)
 		}
+	}
+	if got := pawlRun(t, "-s", url, "run", "history", "a"); !strings.Contains(got.stdout, " pause by jo (later) ") || !strings.Contains(got.stdout, " resume by ") {
+		t.Errorf("the history does not say who did what, and why:\n%s", got.stdout)
 	}
 	natstest.Await(t, "the runs to be counted", func() bool {
 		got := pawlRun(t, "-s", url, "machine", "show", "kitchensink")

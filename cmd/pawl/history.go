@@ -71,6 +71,14 @@ func events(r *api.Revision) string {
 		if e.Error != nil {
 			s += " (" + causeText(e.Error) + ")"
 		}
+		if c := e.Command; c != nil {
+			if c.By != "" {
+				s += " by " + c.By
+			}
+			if c.Reason != "" {
+				s += " (" + c.Reason + ")"
+			}
+		}
 		all = append(all, s)
 	}
 	return strings.Join(all, ", ")

@@ -127,7 +127,10 @@ func causeText(c *statemachine.Cause) string {
 	if c == nil {
 		return ""
 	}
-	text := c.Class + ": " + c.Message
+	text := c.Class
+	if c.Message != "" {
+		text += ": " + c.Message
+	}
 	if c.By != "" {
 		text += " (by " + c.By + ")"
 	}

@@ -29,14 +29,16 @@ func main() {
 // the command line or the configuration is wrong.
 func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int {
 	f := flag.NewFlagSet("worker", flag.ContinueOnError)
-	f.SetOutput(stderr)
-	path := f.String("config", "", "configuration file (default config.yaml, if it is there)")
-	demo := f.Bool("demo", false, "run the shipped samples on an embedded fleet in a temporary directory, and exit")
-	version := f.Bool("version", false, "print the build and exit")
+	f.SetOutput(io.Discard)
+	path := f.String("config", "", "")
+	demo := f.Bool("demo", false, "")
+	version := f.Bool("version", false, "")
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
+			fmt.Fprint(stdout, usage)
 			return 0
 		}
+		fmt.Fprintf(stderr, "worker: %v; see worker --help\n", err)
 		return 2
 	}
 	switch {

@@ -186,6 +186,9 @@ func TestControlAPICarriesARun(t *testing.T) {
 	if a := must[api.Told](f, api.RunsPause, pause); a.Outcome != api.OutcomeDuplicate {
 		t.Errorf("the same pause = %+v, want duplicate", a)
 	}
+	if r := f.last(start.ID); r.Cause == nil || r.Cause.By != "unverified:somebody" {
+		t.Errorf("the record says %+v, want a name that is not vouched for", r.Cause)
+	}
 	if a := must[api.Told](f, api.RunsResume, api.CommandRequest{ID: start.ID}); a.Outcome != api.OutcomeApplied || a.Status != statemachine.StatusRunning || a.RequestID == "" {
 		t.Errorf("resume = %+v, want applied, running, and an id", a)
 	}

@@ -203,7 +203,8 @@ func (s *Server) command(v Verb) func(context.Context, Caller, *CommandRequest) 
 		var f faults
 		f.run(q.ID)
 		f.id("request_id", &q.RequestID)
-		f.text("by", q.By, maxID)
+		by := c.recorded(q.By)
+		f.text("by", by, maxID)
 		f.text("reason", q.Reason, maxReason)
 		f.text("effect", q.Effect, maxID)
 		if q.Effect != "" && v != RunsRetry {
@@ -212,10 +213,6 @@ func (s *Server) command(v Verb) func(context.Context, Caller, *CommandRequest) 
 		timeout := f.timeout(q.Timeout, usualWait)
 		if err := f.err(); err != nil {
 			return nil, err
-		}
-		by := q.By
-		if c.Verified {
-			by = c.User
 		}
 		told, err := s.tell(ctx, timeout, q.ID, name, statemachine.CommandEventID(q.RequestID), func(ctx context.Context) error {
 			return s.answers.Sender.Command(ctx, Command{

@@ -20,6 +20,22 @@ type Caller struct {
 	Role     Role   // what the request was allowed as
 }
 
+// Unverified begins the name, in a record, of who gave a command, if it is only
+// what the caller claimed.
+const Unverified = "unverified:"
+
+// recorded is who a record says gave a command: the caller, or who a caller
+// whom nobody vouches for says they are.
+func (c Caller) recorded(claimed string) string {
+	if c.Verified {
+		return c.User
+	}
+	if claimed == "" {
+		return ""
+	}
+	return Unverified + claimed
+}
+
 // ServerOptions say how a Server answers. Zero values mean the default.
 type ServerOptions struct {
 	// Authorise says why a caller may not have a verb. It is asked once for

@@ -523,6 +523,7 @@ type mailer struct {
 	w      *twin
 	err    error
 	starts int
+	by     []string // of commands
 	seq    uint64
 	then   func(s Start)
 }
@@ -535,7 +536,49 @@ func (m *mailer) Start(_ context.Context, s Start) (uint64, error) {
 	return m.seq, m.err
 }
 func (m *mailer) Signal(context.Context, SignalTo) error { return m.err }
-func (m *mailer) Command(context.Context, Command) error { return m.err }
+func (m *mailer) Command(_ context.Context, c Command) error {
+	m.by = append(m.by, c.By)
+	return m.err
+}
+
+// A name that a caller claims does not look like one that the broker vouches
+// for, even if what is claimed looks so.
+func TestClaimedNamesAreMarked(t *testing.T) {
+	t.Parallel()
+	w := newTwin(t)
+	w.drive(counting("counter"), "there", 1, 0)
+	m := &mailer{w: w}
+	a := w.answers()
+	a.Sender = m
+	s := newServer(t, a, ServerOptions{})
+	tests := []struct {
+		c    Caller
+		by   string
+		want string
+	}{
+		{Caller{User: "anna", Verified: true}, "carl", "anna"},
+		{Caller{User: "anna", Verified: true}, "", "anna"},
+		{Caller{}, "anna", "unverified:anna"},
+		{Caller{}, "unverified:anna", "unverified:unverified:anna"},
+		{Caller{}, "", ""},
+	}
+	var want []string
+	for _, tt := range tests {
+		want = append(want, tt.want)
+		tt.c.Role = RoleOperate
+		body, _ := json.Marshal(CommandRequest{ID: "there", By: tt.by, Timeout: new(statemachine.Duration)})
+		if _, err := s.Do(t.Context(), tt.c, RunsPause, body); err != nil {
+			t.Error(err)
+		}
+	}
+	if fmt.Sprint(m.by) != fmt.Sprint(want) {
+		t.Errorf("recorded %q, want %q", m.by, want)
+	}
+	long := CommandRequest{ID: "there", By: strings.Repeat("x", maxID)} // a record takes no more with what is put before it
+	if _, err := do[Told](t, s, RunsPause, long); !isClass(err, ClassBadRequest) {
+		t.Errorf("a name of %d bytes = %v, want bad_request", maxID, err)
+	}
+}
 
 // A start is accepted if nothing is seen of it in its time; a sender's errors
 // are told as what they are.

@@ -212,7 +212,7 @@ type SignalRequest struct {
 type CommandRequest struct {
 	ID        string                 `json:"id"`                   // of the run
 	RequestID string                 `json:"request_id,omitempty"` // the same is applied once; one is made if it is absent
-	By        string                 `json:"by,omitempty"`         // who asks; for a verified caller, the caller
+	By        string                 `json:"by,omitempty"`         // who asks, recorded after Unverified; for a verified caller, the caller
 	Reason    string                 `json:"reason,omitempty"`     // at most 2 KB
 	Effect    string                 `json:"effect,omitempty"`     // retry: id of the effect; default: all that were given up
 	Timeout   *statemachine.Duration `json:"timeout,omitempty"`    // as in StartRequest

@@ -35,7 +35,7 @@ func (c *Client) Signal(ctx context.Context, run, name, id string, body any) (To
 // CommandOptions are what a command may say besides the run.
 type CommandOptions struct {
 	RequestID string // the same is applied once; default: one is made
-	By        string // who asks, for the record; where users are verified, the user
+	By        string // who asks, recorded as "unverified:<By>"; with WithUser the user is, plain
 	Reason    string // why, at most 2 KB
 	Effect    string // Retry: id of the effect; default: all that were given up
 }

@@ -198,7 +198,7 @@ const (
 
 // Command is the body of an event by which a person steers a run.
 type Command struct {
-	By     string `json:"by,omitempty"`     // who, as they say
+	By     string `json:"by,omitempty"`     // who; "unverified:" and a name if they only say so
 	Reason string `json:"reason,omitempty"` // why, at most 2 KB
 	Effect string `json:"effect,omitempty"` // redrive: id of the effect; empty: all that were given up
 }
@@ -239,7 +239,7 @@ type Cause struct {
 	State   string `json:"state,omitempty"`   // where the run was
 	Effect  string `json:"effect,omitempty"`  // effect type
 	Attempt int    `json:"attempt,omitempty"` // which attempt
-	By      string `json:"by,omitempty"`      // who cancelled or paused the run, as they say
+	By      string `json:"by,omitempty"`      // who cancelled or paused the run, as the command said
 }
 
 // Letter is an effect given up on: the body of a letter entry.

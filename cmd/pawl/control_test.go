@@ -105,7 +105,7 @@ func TestSteeringWithoutAWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	for stream, want := range map[string][2]string{
-		"PAWL_EVENTS": {"pawl.event.9.~YSBydW4vMQ", `{"by":"jo","reason":"over"}`},
+		"PAWL_EVENTS": {"pawl.event.9.~YSBydW4vMQ", `{"by":"unverified:jo","reason":"over"}`},
 		"PAWL_SIGNAL": {"pawl.signal.~YSBydW4vMQ.approve", `{"ok":true}`},
 	} {
 		s, err := js.Stream(t.Context(), stream)

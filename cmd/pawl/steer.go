@@ -71,7 +71,7 @@ a line on standard error, and the exit code is 1.`,
 	}
 	f := c.Flags()
 	f.StringVar(&s.reason, "reason", "", "why, for the record: at most 2 KB")
-	f.StringVar(&s.by, "by", "", "who asks, for the record (default: the user of this machine; not verified)")
+	f.StringVar(&s.by, "by", "", "who asks, recorded as unverified:<by> unless --as is given (default: the user of this machine)")
 	f.StringVar(&s.id, "id", "", "id of the request: the same is applied once (default: one is made)")
 	if verb == api.RunsRetry {
 		f.StringVar(&s.effect, "effect", "", "id of the effect (default: all that were given up)")

@@ -10,8 +10,13 @@
 //
 // What a user may do is decided by the server: permissions to publish to
 // pawl.api.view.> make a reader, to pawl.api.as.anna.> make somebody whose name
-// stands in the records of what she does. A hook of the process may refuse
+// stands in the records of what she does. Whoever comes by the first form is
+// recorded as unverified:<the name they give>. A hook of the process may refuse
 // more.
+//
+// <user> is only as good as the server's permissions. The service believes the
+// subject: where users may publish to pawl.api.as.*.> or pawl.api.>, as they may
+// where no permissions are set, each of them can be any other.
 //
 // What a worker needs itself is in natsqueue/DESIGN.md.
 //

@@ -56,6 +56,11 @@ func (s *Server) started(ctx context.Context, timeout time.Duration, q *StartReq
 	looking := make(chan struct{})
 	go func() {
 		defer close(looking)
+		defer func() {
+			if p := recover(); p != nil { // what became of the start is seen without it
+				_ = s.fault("looking for the letter of a start", p)
+			}
+		}()
 		if e := s.refused(ctx, q.Machine, seq); e != nil {
 			refused <- e
 			cancel()

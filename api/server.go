@@ -94,7 +94,8 @@ type action struct {
 // NewServer returns a server of the answers that a can make.
 func NewServer(a *Answers, o ServerOptions) *Server {
 	o = o.withDefaults()
-	s := &Server{answers: a, opts: o, scans: newLanes(o.Scans, 0), watch: newWatchers(a)}
+	s := &Server{answers: a, opts: o, scans: newLanes(o.Scans, 0)}
+	s.watch = newWatchers(a, s.fault)
 	s.hurry, s.stop = context.WithCancel(context.Background())
 	reads, changes, waits := newLanes(o.Reads, 32*o.Reads), newLanes(o.Changes, 0), newLanes(o.Waits, 0)
 	s.verbs = map[Verb]action{
@@ -128,8 +129,7 @@ const (
 func (s *Server) Do(ctx context.Context, c Caller, v Verb, body []byte) (answer []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			s.opts.Logger.Error("a request brought out a fault", logkey.Name, string(v), logkey.Cause, fmt.Sprint(p), logkey.Stack, string(debug.Stack()))
-			answer, err = nil, errorf(ClassInternal, "%s: a fault of the server, see its log", v)
+			answer, err = nil, s.fault(string(v), p)
 		}
 	}()
 	a, ok := s.verbs[v]
@@ -160,6 +160,12 @@ func (s *Server) Do(ctx context.Context, c Caller, v Verb, body []byte) (answer 
 		return nil, errorf(ClassTooLarge, "the answer has %d bytes, over %d: ask for less", len(answer), MaxAnswer)
 	}
 	return answer, nil
+}
+
+// fault logs a panic, and is what whoever asked is told of it.
+func (s *Server) fault(what string, p any) *Error {
+	s.opts.Logger.Error("a request brought out a fault", logkey.Name, what, logkey.Cause, fmt.Sprint(p), logkey.Stack, string(debug.Stack()))
+	return errorf(ClassInternal, "%s: a fault of the server, see its log", what)
 }
 
 // Hurry has everything that waits be answered at once with what there is, now

@@ -625,6 +625,42 @@ func TestStartThatIsNotSeen(t *testing.T) {
 	}
 }
 
+// What looks at a run, or for a letter, beside the request brings out a fault:
+// who asked is answered, and the process lives.
+func TestFaultBesideARequestHarmsNobody(t *testing.T) {
+	t.Parallel()
+	w := newTwin(t)
+	w.drive(counting("counter"), "there", 1, 0)
+	a := w.answers()
+	faulty := &faultyLooks{Log: a.Log}
+	faulty.on.Store(true)
+	a.Log, a.Letters, a.Sender = faulty, nil, &mailer{w: w, seq: 7} // nil: who looks for letters panics
+	s := newServer(t, a, ServerOptions{})
+	if _, err := do[Waited](t, s, RunsWait, WaitQuery{ID: "there"}); !isClass(err, ClassInternal) {
+		t.Errorf("a wait = %v, want internal", err)
+	}
+	faulty.on.Store(false)
+	if _, err := do[Waited](t, s, RunsWait, WaitQuery{ID: "there", Timeout: statemachine.Duration(time.Millisecond)}); err != nil {
+		t.Errorf("the next wait = %v", err)
+	}
+	soon := statemachine.Duration(200 * time.Millisecond)
+	if r, err := do[Started](t, s, RunsStart, StartRequest{Machine: "counter", Timeout: &soon}); err != nil || r.Outcome != OutcomeAccepted {
+		t.Errorf("start = %+v, %v, want accepted", r, err)
+	}
+}
+
+type faultyLooks struct {
+	Log
+	on atomic.Bool
+}
+
+func (l *faultyLooks) Look(ctx context.Context, run string) (*statemachine.Stored, error) {
+	if l.on.Load() {
+		panic("as the test wants it")
+	}
+	return l.Log.Look(ctx, run)
+}
+
 // A log that lies far back costs its time, and no more.
 func TestLogsThatTakeTooLongAreLeftOut(t *testing.T) {
 	t.Parallel()

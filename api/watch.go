@@ -24,13 +24,16 @@ const (
 // same run, and only when something is about to happen to it.
 type watchers struct {
 	answers *Answers
+	fault   func(what string, p any) *Error // logs a panic
 
 	mu   sync.Mutex
 	runs map[string]*watched
 	eyes sync.WaitGroup // those who look
 }
 
-func newWatchers(a *Answers) *watchers { return &watchers{answers: a, runs: map[string]*watched{}} }
+func newWatchers(a *Answers, fault func(what string, p any) *Error) *watchers {
+	return &watchers{answers: a, fault: fault, runs: map[string]*watched{}}
+}
 
 // watched is a run that somebody waits for.
 type watched struct {
@@ -87,7 +90,7 @@ func (w *watchers) join(id string, eager bool) *watched {
 		ctx, cancel := context.WithCancel(context.Background())
 		run = &watched{id: id, stop: cancel, bell: make(chan struct{}, 1), changed: make(chan struct{})}
 		w.runs[id] = run
-		w.eyes.Go(func() { w.look(ctx, run) }) // until the last who waits has left
+		w.eyes.Go(func() { w.guarded(ctx, run) }) // until the last who waits has left
 	}
 	run.users++
 	if eager {
@@ -128,6 +131,25 @@ func (r *watched) ring() {
 	}
 }
 
+// guarded is look; a fault in there is told to those who wait, and harms nobody
+// else.
+func (w *watchers) guarded(ctx context.Context, run *watched) {
+	defer func() {
+		if p := recover(); p != nil {
+			w.giveUp(run, w.fault("looking at run "+quoted(run.id), p))
+		}
+	}()
+	w.look(ctx, run)
+}
+
+// giveUp tells those who wait for a run why it cannot be looked at.
+func (w *watchers) giveUp(run *watched, err error) {
+	w.mu.Lock()
+	w.drop(run)
+	w.mu.Unlock()
+	run.see(nil, err)
+}
+
 // look looks at a run until nobody waits for it any more, or it has ended.
 func (w *watchers) look(ctx context.Context, run *watched) {
 	usual := mostPause
@@ -152,14 +174,13 @@ func (w *watchers) look(ctx context.Context, run *watched) {
 			return
 		}
 		if err != nil {
-			w.mu.Lock()
-			w.drop(run)
-			w.mu.Unlock()
+			w.giveUp(run, err)
+			return
 		}
-		if run.see(last, err) {
+		if run.see(last, nil) {
 			p.next = firstPause
 		}
-		if err != nil || last != nil && last.Status.Ended() || !p.rest(ctx, run.bell) {
+		if last != nil && last.Status.Ended() || !p.rest(ctx, run.bell) {
 			return
 		}
 	}

@@ -201,11 +201,7 @@ func (p *Process) Run(ctx context.Context) (err error) {
 	}
 	duties.Go(func() { p.guard(ctx) })
 	if hooks != nil {
-		duties.Go(func() {
-			if err := hooks.Run(ctx); err != nil {
-				p.log.Error("http server of starts failed", logkey.Error, err)
-			}
-		})
+		duties.Go(func() { p.vital(ctx, hooks.Run) })
 	}
 	if p.cfg.API.Enabled {
 		duties.Go(func() { p.serve(ctx, w) })
@@ -216,6 +212,14 @@ func (p *Process) Run(ctx context.Context) (err error) {
 		err = *cause
 	}
 	return err
+}
+
+// vital runs a duty without which the process is not to be called ready: its
+// error ends the process.
+func (p *Process) vital(ctx context.Context, duty func(context.Context) error) {
+	if err := duty(ctx); err != nil {
+		p.fail(err)
+	}
 }
 
 // clear removes what Redis holds of streams that are gone.

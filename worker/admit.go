@@ -120,7 +120,9 @@ func (l *lane) outcome(ctx context.Context, s *slot, h *held, o statemachine.Out
 // refuse dead-letters a message that its run cannot take. The letter is
 // stored first; only then is nothing left to do but the ack.
 func (l *lane) refuse(ctx context.Context, s *slot, h *held, err error) {
-	if l.w.deadLetter(ctx, h.m, err) {
+	stored := false
+	l.beatWhile(ctx, func() { stored = l.w.deadLetter(ctx, h.m, err) })
+	if stored {
 		h.spent = true
 		_ = h.m.Ack() // at once: others may take long to be dealt with, and it would come again
 		return
@@ -130,7 +132,10 @@ func (l *lane) refuse(ctx context.Context, s *slot, h *held, err error) {
 
 // orphans deals with messages for a run that does not exist.
 func (l *lane) orphans(ctx context.Context, s *slot) {
-	switch r, err := l.w.ports.Log.Look(ctx, s.run); {
+	var r *statemachine.Stored
+	var err error
+	l.beatWhile(ctx, func() { r, err = l.w.ports.Log.Look(ctx, s.run) })
+	switch {
 	case errors.Is(err, statemachine.ErrFormat):
 		s.strange, s.again = err, true
 		return
@@ -159,7 +164,9 @@ func (l *lane) orphans(ctx context.Context, s *slot) {
 // dead-lettered.
 func (l *lane) stranger(ctx context.Context, s *slot, h *held, machine string, version int) {
 	if s.state == nil && s.strange == nil {
-		known, err := l.w.ports.Machines.Known(ctx, machine, version)
+		var known bool
+		var err error
+		l.beatWhile(ctx, func() { known, err = l.w.ports.Machines.Known(ctx, machine, version) })
 		if err != nil {
 			l.w.trouble(onNATS, err)
 			s.waiting = max(s.waiting, l.w.cfg.beat())
@@ -186,7 +193,9 @@ func (l *lane) postpone(ctx context.Context, s *slot, h *held) {
 
 // postponeTo has a copy of the message come again at a given time.
 func (l *lane) postponeTo(ctx context.Context, s *slot, h *held, at time.Time) {
-	if err := l.w.ports.Source.Postpone(ctx, h.m, at, h.m.Tries+1); err != nil {
+	var err error
+	l.beatWhile(ctx, func() { err = l.w.ports.Source.Postpone(ctx, h.m, at, h.m.Tries+1) })
+	if err != nil {
 		l.w.trouble(onNATS, err)
 		s.waiting = max(s.waiting, l.w.cfg.beat())
 		return

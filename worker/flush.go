@@ -28,7 +28,9 @@ func (l *lane) flush(ctx context.Context, slots []*slot) {
 		return
 	}
 	failed := map[*slot]bool{}
-	for i, err := range l.w.ports.Mail.Publish(ctx, items) {
+	var published []error
+	l.beatWhile(ctx, func() { published = l.w.ports.Mail.Publish(ctx, items) })
+	for i, err := range published {
 		switch {
 		case err == nil:
 		case items[i].Entry.Kind == statemachine.EntryLetter: // a full DLQ holds this run, not the worker
@@ -57,7 +59,9 @@ func (l *lane) flush(ctx context.Context, slots []*slot) {
 	if len(hints) == 0 {
 		return
 	}
-	if err := l.w.ports.Shadow.Flushed(ctx, hints); err != nil {
+	var err error
+	l.beatWhile(ctx, func() { err = l.w.ports.Shadow.Flushed(ctx, hints) })
+	if err != nil {
 		l.w.trouble(onRedis, err) // the next one to load the run flushes again
 	}
 }

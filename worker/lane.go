@@ -196,39 +196,6 @@ func (l *lane) wait() time.Duration {
 	return max(until.Sub(now), 0)
 }
 
-// beat prolongs the messages and claims of handlers that run here, and only
-// those: whoever beats without working keeps a message from coming back.
-func (l *lane) beat(ctx context.Context) {
-	now := time.Now()
-	if now.Before(l.next) {
-		return
-	}
-	l.next = now.Add(l.w.cfg.beat() / 2)
-	var claims []Claim
-	for _, s := range l.slots {
-		for c := range s.calls {
-			if now.UnixNano() >= c.over.Load() {
-				continue // past its deadline: others may have it
-			}
-			claims = append(claims, l.w.claim(s.run, c.pending.ID))
-			for _, h := range s.held {
-				if !c.serves(h) || now.Sub(h.beat) < l.w.cfg.beat()/2 {
-					continue
-				}
-				if err := h.m.Beat(); err == nil {
-					h.beat = now
-				}
-			}
-		}
-	}
-	if len(claims) == 0 {
-		return
-	}
-	if err := l.w.ports.Claims.Renew(ctx, claims); err != nil {
-		l.w.trouble(onRedis, err)
-	}
-}
-
 // forget drops a slot that has nothing in hand.
 func (l *lane) forget(s *slot) {
 	l.past.keep(s)

@@ -91,7 +91,9 @@ func (l *lane) seal(ctx context.Context, slots []*slot) {
 }
 
 func (l *lane) sealLog(ctx context.Context, s *slot, name string, ref statemachine.LogRef) error {
-	items, err := l.w.tail(ctx, s.run, name, ref)
+	var items []json.RawMessage
+	var err error
+	l.beatWhile(ctx, func() { items, err = l.w.tail(ctx, s.run, name, ref) })
 	if err != nil {
 		return err
 	}
@@ -100,7 +102,8 @@ func (l *lane) sealLog(ctx context.Context, s *slot, name string, ref statemachi
 		return err
 	}
 	hash := statemachine.BlobHash(b)
-	if err := l.w.ports.Blobs.Put(ctx, s.run, map[string][]byte{hash: b}); err != nil {
+	l.beatWhile(ctx, func() { err = l.w.ports.Blobs.Put(ctx, s.run, map[string][]byte{hash: b}) })
+	if err != nil {
 		return err
 	}
 	s.sealed = &sealing{log: name, first: ref.Sealed, head: hash, count: ref.Count}

@@ -37,7 +37,10 @@ func (l *lane) resume(ctx context.Context, slots []*slot) {
 	for i, c := range found {
 		claims[i] = l.w.claim(c.s.run, c.p.ID)
 	}
-	granted, err := l.w.ports.Claims.Claim(ctx, claims)
+	var granted []Granted
+	var err error
+	asked := time.Now()
+	l.beatWhile(ctx, func() { granted, err = l.w.ports.Claims.Claim(ctx, claims) })
 	if err != nil {
 		l.w.trouble(onRedis, err)
 		for _, c := range found {
@@ -54,7 +57,7 @@ func (l *lane) resume(ctx context.Context, slots []*slot) {
 		c.s.waiting = max(c.s.waiting, granted[i].Left)
 	}
 	l.w.metrics.claimed(len(mine), len(found)-len(mine))
-	l.lookAndStart(ctx, mine)
+	l.lookAndStart(ctx, mine, asked)
 }
 
 // candidates lists what of a run may be gone on with here and now.
@@ -120,8 +123,10 @@ func (l *lane) graceLeft(s *slot, p *statemachine.Pending) time.Duration {
 }
 
 // lookAndStart looks at the runs of claimed effects, side by side, and calls
-// what is still pending in its place.
-func (l *lane) lookAndStart(ctx context.Context, mine []candidate) {
+// what is still pending in its place. Asked is when the claims were asked for:
+// a look that took most of their lease comes too late, since another may have
+// them, and have looked, by the time of the call.
+func (l *lane) lookAndStart(ctx context.Context, mine []candidate, asked time.Time) {
 	if len(mine) == 0 {
 		return
 	}
@@ -129,10 +134,16 @@ func (l *lane) lookAndStart(ctx context.Context, mine []candidate) {
 	for i, c := range mine {
 		looks[i] = Look{Run: c.s.run, Known: c.s.state}
 	}
-	read, errs := l.w.ports.Log.Looks(ctx, looks)
+	var read []*statemachine.Stored
+	var errs []error
+	l.beatWhile(ctx, func() { read, errs = l.w.ports.Log.Looks(ctx, looks) })
+	late := time.Since(asked) > l.w.cfg.lease()/2
 	var free []Claim
 	for i, c := range mine {
 		switch err := errs[i]; {
+		case err == nil && late:
+			free = append(free, l.w.claim(c.s.run, c.p.ID))
+			continue
 		case errors.Is(err, statemachine.ErrFormat): // somebody newer has the run
 			c.s.strange, c.s.again = err, true
 			free = append(free, l.w.claim(c.s.run, c.p.ID))
@@ -181,9 +192,9 @@ func (l *lane) looked(s *slot, was statemachine.Pending, r *statemachine.Stored)
 
 // confirm looks whether an effect that was claimed with its record, but too
 // late to be called at once, is still pending.
-func (l *lane) confirm(ctx context.Context, s *slot, id string) {
+func (l *lane) confirm(ctx context.Context, s *slot, id string, asked time.Time) {
 	if p := s.pending(id); p != nil {
-		l.lookAndStart(ctx, []candidate{{s, p}})
+		l.lookAndStart(ctx, []candidate{{s, p}}, asked)
 	}
 }
 
@@ -192,7 +203,9 @@ func (l *lane) release(ctx context.Context, claims []Claim) {
 	if len(claims) == 0 {
 		return
 	}
-	if err := l.w.ports.Claims.Release(ctx, claims); err != nil {
+	var err error
+	l.beatWhile(ctx, func() { err = l.w.ports.Claims.Release(ctx, claims) })
+	if err != nil {
 		l.w.trouble(onRedis, err)
 	}
 }

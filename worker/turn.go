@@ -74,7 +74,9 @@ func (l *lane) load(ctx context.Context, slots []*slot) bool {
 		}
 	}
 	if len(cold) > 0 {
-		copies, err := l.w.ports.Shadow.Load(ctx, names(cold))
+		var copies []*Copy
+		var err error
+		l.beatWhile(ctx, func() { copies, err = l.w.ports.Shadow.Load(ctx, names(cold)) })
 		if err != nil {
 			l.w.trouble(onRedis, err)
 			return false
@@ -91,7 +93,8 @@ func (l *lane) load(ctx context.Context, slots []*slot) bool {
 			missing = append(missing, s)
 		}
 		if len(missing) > 0 {
-			last, err := l.w.ports.Log.Last(ctx, names(missing))
+			var last []*statemachine.Stored
+			l.beatWhile(ctx, func() { last, err = l.w.ports.Log.Last(ctx, names(missing)) })
 			strange := errors.Is(err, statemachine.ErrFormat) // some are; Look tells which
 			if err != nil && !strange {
 				l.w.trouble(onNATS, err)
@@ -136,7 +139,9 @@ func (l *lane) repair(ctx context.Context, slots []*slot) bool {
 	if len(saves) == 0 {
 		return true
 	}
-	if _, err := l.w.ports.Shadow.Save(ctx, saves); err != nil {
+	var err error
+	l.beatWhile(ctx, func() { _, err = l.w.ports.Shadow.Save(ctx, saves) })
+	if err != nil {
 		l.w.trouble(onRedis, err)
 		return false
 	}
@@ -153,7 +158,9 @@ func (l *lane) lookAll(ctx context.Context, slots []*slot, then func(*slot, *sta
 	for i, s := range slots {
 		looks[i] = Look{Run: s.run, Known: s.state}
 	}
-	read, errs := l.w.ports.Log.Looks(ctx, looks)
+	var read []*statemachine.Stored
+	var errs []error
+	l.beatWhile(ctx, func() { read, errs = l.w.ports.Log.Looks(ctx, looks) })
 	ok := true
 	for i, s := range slots {
 		if err := errs[i]; err != nil {
@@ -209,7 +216,9 @@ func (l *lane) append(ctx context.Context, slots []*slot) {
 			continue
 		}
 		if b := s.fold.sealed.Blobs; len(b) > 0 {
-			if err := l.w.ports.Blobs.Put(ctx, s.run, b); err != nil {
+			var err error
+			l.beatWhile(ctx, func() { err = l.w.ports.Blobs.Put(ctx, s.run, b) })
+			if err != nil {
 				l.w.trouble(onNATS, err)
 				s.fold = nil
 				l.later(s, l.w.cfg.beat())
@@ -225,7 +234,8 @@ func (l *lane) append(ctx context.Context, slots []*slot) {
 	l.w.metrics.batch.Observe(float64(len(appends)))
 	limit, cancel := context.WithTimeout(ctx, l.w.cfg.AckWait)
 	defer cancel()
-	answers := l.w.ports.Log.Append(limit, appends)
+	var answers []Appended
+	l.beatWhile(ctx, func() { answers = l.w.ports.Log.Append(limit, appends) })
 	now := time.Now()
 	for i, a := range answers {
 		s := of[i]
@@ -308,7 +318,10 @@ func (l *lane) save(ctx context.Context, slots []*slot) {
 	if len(saves) == 0 {
 		return
 	}
-	answers, err := l.w.ports.Shadow.Save(ctx, saves)
+	var answers []Saved
+	var err error
+	asked := time.Now()
+	l.beatWhile(ctx, func() { answers, err = l.w.ports.Shadow.Save(ctx, saves) })
 	if err != nil {
 		l.w.trouble(onRedis, err) // committed all the same; no effect starts without a claim
 		return
@@ -331,7 +344,7 @@ func (l *lane) save(ctx context.Context, slots []*slot) {
 				l.start(s, s.pending(id))
 				continue
 			}
-			l.confirm(ctx, s, id)
+			l.confirm(ctx, s, id, asked)
 		}
 	}
 	l.w.metrics.claimed(granted, refused)

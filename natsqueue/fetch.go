@@ -56,15 +56,25 @@ func (s *Source) Fetch(ctx context.Context, consumer string, n int, wait time.Du
 		if err == nil || ctx.Err() == nil && (len(msgs) > 0 || errors.Is(err, errSilent) && s.recent(consumer)) {
 			return msgs, nil // trouble comes again at the next fetch
 		}
-		if errors.Is(err, errGone) {
+		gone := errors.Is(err, errGone)
+		if gone {
 			// The stream may have been made anew. If it is only without a
 			// leader, that passes.
 			s.forget(name)
-			if missing := s.checkConsumer(ctx, consumer); missing != nil {
+			limit, cancel := context.WithTimeout(ctx, s.opts.Quiet)
+			missing := s.checkConsumer(limit, consumer)
+			cancel()
+			if errors.Is(missing, ErrMissing) {
 				return nil, fmt.Errorf("fetch from %s: %w", consumer, missing)
 			}
+			err = errors.Join(err, missing)
+		}
+		if ctx.Err() == nil && (gone || errors.Is(err, worker.ErrUnavailable)) {
 			if pause < time.Until(deadline) && sleep(ctx, pause) == nil {
 				continue
+			}
+			if s.recent(consumer) {
+				return nil, sleep(ctx, time.Until(deadline))
 			}
 		}
 		if ctx.Err() != nil || errors.Is(err, worker.ErrUnavailable) || errors.Is(err, ErrMissing) {
@@ -183,7 +193,7 @@ func (s *Source) release(consumer string, p *puller, answered bool) {
 
 // recent reports whether a consumer gave an answer within Patience. Under a
 // burst of writes that are each synced, the server may let consumers wait for
-// seconds.
+// seconds, and a new leader takes as long to be found.
 func (s *Source) recent(consumer string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -381,6 +381,39 @@ func TestFetchWithoutAServer(t *testing.T) {
 	}
 }
 
+// TestFetchWithoutALeader has the one node stop that has a consumer, while the
+// others answer: an election takes its time, so for a while that is no trouble
+// to tell of, and each fetch takes the time it was given.
+func TestFetchWithoutALeader(t *testing.T) {
+	t.Parallel()
+	c := natstest.Three(t)
+	f := newFleet(t, c.Conn(), Topology{}, brisk())
+	hasty := opened(t, f.nc, Options{Quiet: brisk().Quiet, Patience: time.Millisecond})
+	f.none(ConsumerStart)
+	if _, err := hasty.Source.Fetch(t.Context(), ConsumerStart, 1, 0); err != nil {
+		t.Fatal(err)
+	}
+	n := c.Leader("PAWL_START")
+	n.Stop()
+	natstest.Await(t, "the connection", func() bool { return f.nc.IsConnected() && f.nc.FlushTimeout(time.Second) == nil })
+	const wait = 300 * time.Millisecond
+	for range 3 {
+		began := time.Now()
+		if msgs, err := f.q.Source.Fetch(t.Context(), ConsumerStart, 1, wait); err != nil || len(msgs) != 0 || time.Since(began) < wait {
+			t.Errorf("fetch: %d messages, %v, after %v", len(msgs), err, time.Since(began))
+		}
+	}
+	if _, err := hasty.Source.Fetch(t.Context(), ConsumerStart, 1, wait); !errors.Is(err, worker.ErrUnavailable) {
+		t.Errorf("fetch without patience: %v", err)
+	}
+	n.Start()
+	natstest.Await(t, "the start", func() bool {
+		_, _ = f.q.link.js.PublishMsg(t.Context(), &nats.Msg{Subject: "pawl.start.sink", Header: nats.Header{"Pawl-Run-Id": {"r"}}, Data: []byte(`{}`)})
+		msgs, err := f.q.Source.Fetch(t.Context(), ConsumerStart, 1, wait)
+		return err == nil && len(msgs) > 0 && msgs[0].Run == "r"
+	})
+}
+
 // TestFetchFromAStreamMadeAnew makes ids of the new incarnation, since the
 // sequences begin again.
 func TestFetchFromAStreamMadeAnew(t *testing.T) {

@@ -77,6 +77,7 @@ func Worst(all []Finding) Status {
 type exam struct {
 	Patient
 	incarnation string // of HISTORY; "" if it could not be read
+	heard       error  // what the server had complained of when it was asked last
 	findings    []Finding
 }
 

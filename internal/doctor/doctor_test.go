@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -168,6 +169,27 @@ func TestPermissionsThatAreMissing(t *testing.T) {
 	quiet := nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})
 	examined(t, Patient{NATS: m.Conn(nats.UserInfo("u", "p"), quiet)}, want{Unknown, "streams", `no permission: Publish to "$JS.API.STREAM.INFO.PAWL_SIGNAL"`})
 	examined(t, Patient{NATS: m.Conn(nats.UserInfo("v", "p"), quiet)}, want{Unknown, "jetstream", `no permission: Publish to "$JS.API.INFO"`})
+}
+
+// A complaint of the server's is no reason for what fails after it: a server
+// that does not answer is called that.
+func TestOneDenialDoesNotExplainLaterSilence(t *testing.T) {
+	t.Parallel()
+	n := natstest.One(t, natstest.Lazy, func(o *server.Options) {
+		o.Users = []*server.User{{Username: "u", Password: "p", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"secret"}}}}}
+	})
+	proxy := natstest.NewProxy(t, n.Addr())
+	nc, err := nats.Connect(proxy.URL(), nats.UserInfo("u", "p"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	if err := nc.Publish("secret", nil); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Await(t, "the denial", func() bool { return errors.Is(nc.LastError(), nats.ErrPermissionViolation) })
+	proxy.Deafen()
+	examined(t, Patient{NATS: nc}, want{Fail, "nats round trip", "no answer within 2s"}, want{Fail, "jetstream", "no answer within 2s"})
 }
 
 func TestMonitor(t *testing.T) {

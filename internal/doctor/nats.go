@@ -33,17 +33,29 @@ func (x *exam) nats(ctx context.Context) {
 	x.judge("nats max_payload", payload, "%s", size(nc.MaxPayload()))
 
 	x.connection()
-	var all []time.Duration
-	for range trips {
-		if d, err := nc.RTT(); err == nil {
-			all = append(all, d)
-		}
-	}
-	x.trip("nats round trip", all)
+	x.roundTrips(ctx)
 	if x.jetStream(ctx) {
 		x.streams(ctx)
 	}
 	x.monitor(ctx)
+}
+
+// roundTrips times round trips, all of them within the time of one request.
+func (x *exam) roundTrips(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, x.Timeout)
+	defer cancel()
+	var all []time.Duration
+	for range trips {
+		began := time.Now()
+		if err := x.NATS.FlushWithContext(ctx); err != nil {
+			break
+		}
+		all = append(all, time.Since(began))
+	}
+	if len(all) == 0 {
+		x.note(Fail, "nats round trip", fmt.Sprintf("no answer within %v", x.Timeout), "is the server overloaded, or the network cut?")
+	}
+	x.trip("nats round trip", all)
 }
 
 // connection judges who can read what is said.
@@ -73,6 +85,7 @@ func (x *exam) jetStream(ctx context.Context) bool {
 		x.note(Fail, "jetstream", err.Error(), "")
 		return false
 	}
+	x.ask()
 	info, err := js.AccountInfo(ctx)
 	if err != nil {
 		text, fix, denied := x.why(err)
@@ -96,11 +109,18 @@ func (x *exam) jetStream(ctx context.Context) bool {
 	return true
 }
 
-// why words an error of JetStream, and says what to do about it. denied is set
+// ask notes that a request is made: what the server complained of before is not
+// why it fails.
+func (x *exam) ask() { x.heard = x.NATS.LastError() }
+
+// why words an error that JetStream gave since ask, and says what to do about it. denied is set
 // if the user lacks a permission, which the client itself takes for a server
 // that does not answer.
 func (x *exam) why(err error) (text, fix string, denied bool) {
 	last := x.NATS.LastError()
+	if last == x.heard { // the connection keeps its last error for ever
+		last = nil
+	}
 	silent := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)
 	switch {
 	case (silent || errors.Is(err, nats.ErrPermissionViolation)) && errors.Is(last, nats.ErrPermissionViolation):

@@ -24,6 +24,7 @@ func (x *exam) streams(ctx context.Context) {
 		return // HISTORY is missing: that was said
 	}
 	defer func() { _ = q.Close() }()
+	x.ask()
 	all, err := q.Streams(ctx)
 	if err != nil {
 		text, fix, _ := x.why(err)
@@ -41,6 +42,7 @@ func (x *exam) streams(ctx context.Context) {
 func (x *exam) plan(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 4*x.Timeout)
 	defer cancel()
+	x.ask()
 	changes, err := natsqueue.Plan(ctx, x.NATS, x.Topology)
 	if err != nil {
 		text, fix, denied := x.why(err)
@@ -177,6 +179,7 @@ func (x *exam) brokerClock(ctx context.Context, all []api.Stream) {
 		if info := stream.CachedInfo(); strings.HasSuffix(s.Name, "_HISTORY") && !info.TimeStamp.IsZero() {
 			x.clock("nats clock", before, info.TimeStamp, time.Now())
 		}
+		x.ask()
 		list := stream.ListConsumers(ctx)
 		for c := range list.Info() {
 			if c.Paused {

@@ -215,7 +215,9 @@ func (s *Server) listLetters(ctx context.Context, q *LettersQuery) (*LetterPage,
 		if err != nil && l.Seq == 0 {
 			return nil, err
 		}
-		if len(p.rows) == q.Limit || time.Since(began) > letterTime {
+		// A page passes one letter at least: at its beginning, Next could not be
+		// told from the end.
+		if len(p.rows) == q.Limit || last > q.After && time.Since(began) > letterTime {
 			out.Next = last
 			break
 		}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pawlrun/pawl/deadletter"
@@ -659,6 +660,50 @@ func (l *faultyLooks) Look(ctx context.Context, run string) (*statemachine.Store
 		panic("as the test wants it")
 	}
 	return l.Log.Look(ctx, run)
+}
+
+// A page of letters whose time is over when the first letter comes passes that
+// one, so that what follows is asked for.
+func TestSlowPageOfLettersIsNotTheEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newTwin(t)
+		for i := range 3 {
+			w.letters = append(w.letters, deadletter.Letter{Seq: uint64(i + 1), ID: fmt.Sprint(i), Kind: deadletter.KindStart, Machine: "m", Class: "c"})
+		}
+		a := w.answers()
+		a.Letters = slowLetters{a.Letters}
+		s := NewServer(a, ServerOptions{})
+		defer s.Close()
+		n := 0
+		for q := (LettersQuery{}); ; {
+			p, err := do[LetterPage](t, s, LettersList, q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += len(p.Letters)
+			if p.Next == 0 {
+				break
+			}
+			if p.Next <= q.After {
+				t.Fatalf("the page after %d goes on at %d", q.After, p.Next)
+			}
+			q.After = p.Next
+		}
+		if n != 3 {
+			t.Errorf("%d letters, want 3", n)
+		}
+	})
+}
+
+// slowLetters take longer than a page may.
+type slowLetters struct{ Letters }
+
+func (l slowLetters) Of(ctx context.Context, kind deadletter.Kind, machine string, after uint64) iter.Seq2[deadletter.Letter, error] {
+	return func(yield func(deadletter.Letter, error) bool) {
+		time.Sleep(letterTime + 1) // of a virtual clock
+		l.Letters.Of(ctx, kind, machine, after)(yield)
+	}
 }
 
 // A log that lies far back costs its time, and no more.

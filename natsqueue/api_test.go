@@ -137,6 +137,40 @@ func TestBellThatMayNotListen(t *testing.T) {
 	}
 }
 
+// Whether records may be listened to is found out when the connection works: it
+// was down when it was asked for the first time.
+func TestBellIsTriedAgainAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	n := natstest.One(t, func(o *server.Options) {
+		o.Users = []*server.User{
+			{Username: "admin", Password: "admin"},
+			{Username: "worker", Password: "worker", Permissions: &server.Permissions{Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}}}},
+		}
+	})
+	provisioned(t, n.Conn(nats.UserInfo("admin", "admin")), Topology{})
+	proxy := natstest.NewProxy(t, n.Addr())
+	nc, err := Connect(Config{URL: proxy.URL(), User: "worker", Password: "worker"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	q := opened(t, nc, brisk())
+	proxy.Deafen()
+	silence, err := q.Log.Bell("run", func(statemachine.Status) {})
+	if err != nil {
+		t.Fatalf("bell while the server does not answer = %v", err)
+	}
+	silence()
+	proxy.Cut()
+	natstest.Await(t, "a bell that is refused", func() bool {
+		silence, err := q.Log.Bell("run", func(statemachine.Status) {})
+		if err == nil {
+			silence()
+		}
+		return errors.Is(err, nats.ErrPermissionViolation)
+	})
+}
+
 func TestMachinesAreListed(t *testing.T) {
 	t.Parallel()
 	f := one(t)

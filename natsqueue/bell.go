@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 
@@ -29,21 +30,39 @@ func (g *Log) Bell(run string, f func(statemachine.Status)) (silence func(), err
 	if err != nil {
 		return nil, fmt.Errorf("listen to run %s: %w", quoted(run), err)
 	}
-	// Who may not listen is told so by the connection, after the fact. Once is
-	// enough: it is so for all runs.
-	g.listen.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), g.opts.Quiet)
-		defer cancel()
-		if g.nc.FlushWithContext(ctx) == nil {
-			g.deaf = g.forbidden(g.subj.history(run))
-		}
-	})
-	if g.deaf != nil {
-		return nil, errors.Join(fmt.Errorf("listen to run %s: %w", quoted(run), g.deaf), sub.Unsubscribe())
+	if err := g.deaf(); err != nil {
+		return nil, errors.Join(fmt.Errorf("listen to run %s: %w", quoted(run), err), sub.Unsubscribe())
 	}
 	// It ends with the connection, if it cannot end before.
 	return func() { _ = sub.Unsubscribe() }, nil
 }
+
+// deaf is why nobody here may listen to records. Who may not is told so by the
+// connection, after the fact. One answer is enough, since it is so for all
+// runs; while none came, as when the connection is down, it is asked for again.
+func (g *Log) deaf() error {
+	// Who finds somebody at it does not wait: a bell that never rings costs time only.
+	if g.heard.Load() == nil && g.listen.TryLock() {
+		defer g.listen.Unlock()
+		ctx, cancel := context.WithTimeout(context.Background(), g.opts.Quiet)
+		defer cancel()
+		if g.nc.IsConnected() && g.nc.FlushWithContext(ctx) == nil {
+			h := &hearing{}
+			complaint := g.nc.LastError()
+			if errors.Is(complaint, nats.ErrPermissionViolation) && strings.Contains(strings.ToLower(complaint.Error()), strings.ToLower(`subscription to "`+g.subj.prefix+".history.")) {
+				h.denied = complaint
+			}
+			g.heard.Store(h)
+		}
+	}
+	if h := g.heard.Load(); h != nil {
+		return h.denied
+	}
+	return nil
+}
+
+// hearing says whether records may be listened to.
+type hearing struct{ denied error }
 
 // OfStart implements api.Letters. A letter and its entry in the index of all
 // letters are stored together, the letter first, so the entry tells where the

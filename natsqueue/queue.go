@@ -124,8 +124,8 @@ type link struct {
 
 	alone atomic.Bool // HISTORY has one replica, as of the last look at it
 
-	listen sync.Once // finds out:
-	deaf   error     // why nobody here may listen to records
+	listen sync.Mutex              // held by who finds out:
+	heard  atomic.Pointer[hearing] // nil: it is not known yet
 
 	mu           sync.Mutex
 	incarnations map[string]string // by stream

@@ -120,7 +120,8 @@ func startedAs(q *StartRequest, print string, r *statemachine.Stored, created bo
 }
 
 // beganWith reports whether a run that was not there before began with the
-// message of this sequence. If its first record cannot be read, it did.
+// message of this sequence. A start whose ack was lost is sent twice and knows
+// the second sequence only: then it did not, as with somebody else's. If its first record cannot be read, it did.
 func (s *Server) beganWith(r *statemachine.Stored, seq uint64) bool {
 	if r.Rev > 1 {
 		ctx, cancel := context.WithTimeout(context.Background(), s.opts.Timeout)

@@ -166,7 +166,9 @@ type Waited struct {
 }
 
 // StartRequest asks for a run. The same start may be asked for again: a run
-// with its id, machine and input is the same run.
+// with its id, machine and input is the same run. Who began it is told as far
+// as it is known: a start that had to be sent twice finds the run that its
+// first try began, and is answered OutcomeExists.
 type StartRequest struct {
 	Machine string          `json:"machine"`
 	ID      string          `json:"id,omitempty"`      // of the run, at most 256 bytes; one is made if it is absent
@@ -186,7 +188,7 @@ const (
 	// not happened yet, or could not be seen.
 	OutcomeAccepted  Outcome = "accepted"
 	OutcomeCreated   Outcome = "created"   // the run began with this start
-	OutcomeExists    Outcome = "exists"    // the run had begun with the same start
+	OutcomeExists    Outcome = "exists"    // the run began with the same start; perhaps an earlier try of this one
 	OutcomeApplied   Outcome = "applied"   // a record of the run has it
 	OutcomeDuplicate Outcome = "duplicate" // a record of the run had it before
 )

@@ -36,7 +36,7 @@ type Outcome = api.Outcome
 const (
 	Accepted  = api.OutcomeAccepted  // it is stored and will be carried out
 	Created   = api.OutcomeCreated   // the run began with this start
-	Exists    = api.OutcomeExists    // the run had begun with the same start
+	Exists    = api.OutcomeExists    // the run began with the same start; perhaps an earlier try of this one
 	Applied   = api.OutcomeApplied   // a record of the run has it
 	Duplicate = api.OutcomeDuplicate // a record of the run had it before
 )

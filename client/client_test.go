@@ -311,6 +311,36 @@ func TestWaitSurvivesTheServer(t *testing.T) {
 	}
 }
 
+// One break of the connection ends one try, whatever is told of it and however
+// often; the goroutine that listens ends with the try.
+func TestOneBreakEndsOneTry(t *testing.T) {
+	n := natstest.One(t)
+	c := connect(t, n)
+	status := make(chan nats.Status, 10)
+	try := func() (context.Context, func()) {
+		ctx, cancel := context.WithCancel(t.Context())
+		return ctx, c.endsWithConnection(ctx, cancel, status)
+	}
+	ctx, over := try()
+	status <- nats.RECONNECTING
+	<-ctx.Done()
+	over()
+	status <- nats.DISCONNECTED // of the same break, before the next try
+	n.Stop()
+	natstest.Await(t, "the connection to be down", func() bool { return !c.nc.IsConnected() })
+	ctx, over = try()
+	for _, s := range []nats.Status{nats.DISCONNECTED, nats.RECONNECTING, nats.CONNECTED} { // of it, during the next try
+		status <- s
+	}
+	natstest.Await(t, "all to be heard", func() bool { return len(status) == 0 })
+	if ctx.Err() != nil {
+		t.Error("the same break ended a second try")
+	}
+	status <- nats.RECONNECTING // another one
+	<-ctx.Done()
+	over()
+}
+
 // A run that does not exist is waited for as long as a call may take: a start
 // that was just published may not have been taken yet.
 func TestWaitForARunThatIsNotThere(t *testing.T) {

@@ -28,8 +28,8 @@ func (c *Client) call(ctx context.Context, op string, v api.Verb, request, answe
 
 // ask makes a request again while nobody answers it and ctx lasts. Every
 // request may be made again: those that change something have an id. A try
-// ends after a time, and when the connection breaks, if breaks says when.
-func (c *Client) ask(ctx context.Context, op string, v api.Verb, request, answer any, once time.Duration, breaks <-chan nats.Status) error {
+// ends after a time, and when the connection breaks, if status tells of it.
+func (c *Client) ask(ctx context.Context, op string, v api.Verb, request, answer any, once time.Duration, status <-chan nats.Status) error {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return invalid(op, fmt.Errorf("encode the request: %w", err))
@@ -39,15 +39,7 @@ func (c *Client) ask(ctx context.Context, op string, v api.Verb, request, answer
 	err = c.again(ctx, op, subject, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, once)
 		defer cancel()
-		if breaks != nil {
-			go func() {
-				select {
-				case <-breaks:
-					cancel()
-				case <-ctx.Done():
-				}
-			}()
-		}
+		defer c.endsWithConnection(ctx, cancel, status)()
 		m, err := c.nc.RequestMsgWithContext(ctx, &nats.Msg{Subject: subject, Data: body})
 		if err != nil {
 			return err
@@ -62,6 +54,37 @@ func (c *Client) ask(ctx context.Context, op string, v api.Verb, request, answer
 		return &Error{Op: op, Message: fmt.Sprintf("the answer cannot be read: %v", err), kind: ErrInternal, below: err}
 	}
 	return nil
+}
+
+// endsWithConnection ends a try when the connection on which it was made
+// breaks. What it returns is to be called when the try is over. A try that is
+// made while there is no connection is sent on the next one, and goes on
+// through what is told of the break before it.
+func (c *Client) endsWithConnection(ctx context.Context, cancel func(), status <-chan nats.Status) (over func()) {
+	if status == nil {
+		return func() {}
+	}
+	for len(status) > 0 { // of earlier tries
+		<-status
+	}
+	up := c.nc.IsConnected()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case s, open := <-status:
+				if !open || up && s != nats.CONNECTED {
+					cancel()
+					return
+				}
+				up = s == nats.CONNECTED
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
 }
 
 // answered is the error that an answer is, nil if it is none.

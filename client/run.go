@@ -107,8 +107,8 @@ func (c *Client) Wait(ctx context.Context, id string) (*Run, error) {
 // await asks for a run until it is as wanted. A question is answered when the
 // run has ended, and otherwise after poll.
 func (c *Client) await(ctx context.Context, id string, poll time.Duration, wanted func(*Run) bool) (*Run, error) {
-	breaks := c.nc.StatusChanged(nats.RECONNECTING, nats.DISCONNECTED)
-	defer c.nc.RemoveStatusListener(breaks)
+	status := c.nc.StatusChanged(nats.CONNECTED, nats.RECONNECTING, nats.DISCONNECTED)
+	defer c.nc.RemoveStatusListener(status)
 	var absent time.Time // since when there is no such run
 	seen := false
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
@@ -119,7 +119,7 @@ func (c *Client) await(ctx context.Context, id string, poll time.Duration, wante
 			once = min(poll, c.timeout)
 		}
 		q := api.WaitQuery{ID: id, Timeout: statemachine.Duration(once)}
-		err := c.ask(ctx, "wait for run "+id, api.RunsWait, q, &w, once+pollSlack, breaks)
+		err := c.ask(ctx, "wait for run "+id, api.RunsWait, q, &w, once+pollSlack, status)
 		switch {
 		case err == nil && w.Run != nil:
 			if wanted(w.Run) {

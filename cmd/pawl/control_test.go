@@ -57,7 +57,7 @@ func TestSteeringAFleet(t *testing.T) {
 			t.Errorf("%s: pawl %s = %d\n%s\n%s\nwant %d, %q, %q", s.name, s.args, got.code, got.stdout, got.stderr, s.code, s.stdout, s.stderr)
 		}
 	}
-	if got := pawlRun(t, "-s", url, "run", "history", "a"); !strings.Contains(got.stdout, " pause by jo (later) ") || !strings.Contains(got.stdout, " resume by ") {
+	if got := pawlRun(t, "-s", url, "run", "history", "a"); !strings.Contains(got.stdout, " pause by unverified:jo (later) ") || !strings.Contains(got.stdout, " resume by ") {
 		t.Errorf("the history does not say who did what, and why:\n%s", got.stdout)
 	}
 	natstest.Await(t, "the runs to be counted", func() bool {

@@ -3,12 +3,12 @@ package api
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
 )
 
@@ -156,7 +156,7 @@ func (q *StartRequest) check() (time.Duration, error) {
 	var f faults
 	f.name("machine", q.Machine)
 	if q.ID == "" {
-		q.ID = q.Machine + "-" + made()
+		q.ID = q.Machine + "-" + queue.NewID()
 	}
 	f.run(q.ID)
 	f.header("run id", q.ID)
@@ -290,11 +290,8 @@ func errReadOnly() error { return errorf(ClassUnavailable, "nothing can be chang
 // id checks the id of a signal or a command; one is made if there is none.
 func (f *faults) id(what string, id *string) {
 	if *id == "" {
-		*id = made()
+		*id = queue.NewID()
 	}
 	f.text(what, *id, maxID)
 	f.header(what, *id)
 }
-
-// made is an id that nobody else has.
-func made() string { return strings.ToLower(rand.Text()) }

@@ -9,18 +9,14 @@ import (
 	"regexp"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
 )
 
-// The grammar of names, as machines and signals have it, and of blobs' hashes.
-var (
-	nameRE = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
-	hashRE = regexp.MustCompile(`^[A-Za-z0-9_=-]{1,128}$`)
-)
+// hashRE is the grammar of blobs' hashes.
+var hashRE = regexp.MustCompile(`^[A-Za-z0-9_=-]{1,128}$`)
 
 const (
 	maxBody   = 900 << 10 // bytes of an input, and of a signal's body
@@ -87,8 +83,8 @@ func (f *faults) run(id string) { f.add(queue.CheckRun(id)) }
 
 // name checks the name of a machine or a signal.
 func (f *faults) name(what, name string) {
-	if !nameRE.MatchString(name) {
-		f.addf("%s %s is not [a-z][a-z0-9_-]{0,63}", what, quoted(name))
+	if !queue.IsName(name) {
+		f.addf("%s %s is not %s", what, quoted(name), queue.NameGrammar)
 	}
 }
 
@@ -102,7 +98,7 @@ func (f *faults) text(what, text string, most int) {
 // header checks a text that goes into a header, which would not carry all of
 // them as they are.
 func (f *faults) header(what, text string) {
-	if strings.ContainsFunc(text, unicode.IsControl) || strings.TrimSpace(text) != text {
+	if !queue.FitsHeader(text) {
 		f.addf("%s %s has control characters, or blanks at its ends", what, quoted(text))
 	}
 }

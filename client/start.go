@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -120,7 +119,7 @@ func prepare(machine string, input any, o StartOptions) (id string, body []byte,
 		return "", nil, invalid(op, err)
 	}
 	if id = o.ID; id == "" {
-		id = machine + "-" + newID()
+		id = machine + "-" + queue.NewID()
 	}
 	if err := queue.CheckRun(id); err != nil {
 		return "", nil, invalid(op, err)
@@ -153,6 +152,3 @@ func checked(body []byte) (json.RawMessage, error) {
 	}
 	return body, nil
 }
-
-// newID is an id that nobody else makes.
-func newID() string { return strings.ToLower(rand.Text()[:16]) }

@@ -25,7 +25,7 @@ func (c *Client) Signal(ctx context.Context, run, name, id string, body any) (To
 		return Told{}, invalid(op, fmt.Errorf("body: %w", err))
 	}
 	if id == "" {
-		id = newID()
+		id = queue.NewID()
 	}
 	var t Told
 	r := api.SignalRequest{ID: run, Name: name, SignalID: id, Body: b, Timeout: c.patience()}
@@ -70,7 +70,7 @@ func (c *Client) command(ctx context.Context, v api.Verb, what, run string, o Co
 		return Told{}, invalid(op, errors.New("an effect is for Retry"))
 	}
 	if o.RequestID == "" {
-		o.RequestID = newID()
+		o.RequestID = queue.NewID()
 	}
 	var t Told
 	r := api.CommandRequest{ID: run, RequestID: o.RequestID, By: o.By, Reason: o.Reason, Effect: o.Effect, Timeout: c.patience()}

@@ -5,16 +5,13 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"unicode"
 
 	"github.com/pawlrun/pawl/api"
+	"github.com/pawlrun/pawl/queue"
 )
 
-// The grammar of names that become part of a subject.
-var (
-	nameRE   = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
-	prefixRE = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
-)
+// prefixRE is the grammar of the first token of subjects.
+var prefixRE = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
 
 // subjects makes the subjects that producers and services use.
 type subjects struct {
@@ -37,15 +34,15 @@ func (s subjects) finished(machine string) string {
 func (s subjects) finishedStream() string { return strings.ToUpper(s.prefix) + "_FINISHED" }
 
 func checkMachine(name string) error {
-	if !nameRE.MatchString(name) {
-		return fmt.Errorf("%q is no name of a machine: [a-z][a-z0-9_-]{0,63}", name)
+	if !queue.IsName(name) {
+		return fmt.Errorf("%q is no name of a machine: %s", name, queue.NameGrammar)
 	}
 	return nil
 }
 
 // checkHeader refuses an id that a header would not carry as it is.
 func checkHeader(id string) error {
-	if strings.ContainsFunc(id, unicode.IsControl) || strings.TrimSpace(id) != id {
+	if !queue.FitsHeader(id) {
 		return errors.New("run id has control characters, or blanks at its ends")
 	}
 	return nil

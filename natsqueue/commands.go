@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
-	"unicode"
 
 	"github.com/nats-io/nats.go"
 
@@ -101,7 +99,7 @@ func runHeader(h nats.Header, run string) error {
 
 // inHeader refuses what a header would not carry as it is.
 func inHeader(what, text string) error {
-	if strings.ContainsFunc(text, unicode.IsControl) || strings.TrimSpace(text) != text {
+	if !queue.FitsHeader(text) {
 		return fmt.Errorf("%s %s has control characters, or blanks at its ends", what, quoted(text))
 	}
 	return nil

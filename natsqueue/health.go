@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pawlrun/pawl/api"
+	"github.com/pawlrun/pawl/queue"
 )
 
 var (
@@ -30,7 +31,7 @@ func (r *Machines) Machines(ctx context.Context) ([]api.Machine, error) {
 			continue
 		}
 		version, err := strconv.Atoi(t[2])
-		if err != nil || !nameRE.MatchString(t[1]) { // somebody else's message
+		if err != nil || !queue.IsName(t[1]) { // somebody else's message
 			continue
 		}
 		i := slices.IndexFunc(all, func(a api.Machine) bool { return a.Name == t[1] })

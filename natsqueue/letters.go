@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pawlrun/pawl/deadletter"
+	"github.com/pawlrun/pawl/queue"
 )
 
 const (
@@ -206,7 +207,7 @@ func (b *Letters) Of(ctx context.Context, kind deadletter.Kind, machine string, 
 	}
 	subject := b.subj.prefix + ".dlq." + orAll(string(kind)) + "." + orAll(machine)
 	return func(yield func(deadletter.Letter, error) bool) {
-		if kind != "" && !nameRE.MatchString(string(kind)) || machine != "" && machine != nobody && !nameRE.MatchString(machine) {
+		if kind != "" && !queue.IsName(string(kind)) || machine != "" && machine != nobody && !queue.IsName(machine) {
 			yield(deadletter.Letter{}, fmt.Errorf("no letter is of kind %s and machine %s", quoted(string(kind)), quoted(machine)))
 			return
 		}

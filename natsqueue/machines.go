@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/worker"
 )
 
@@ -53,7 +54,7 @@ func (r *Machines) Register(ctx context.Context, name string, version int, hash 
 
 // Known implements worker.Machines.
 func (r *Machines) Known(ctx context.Context, name string, version int) (bool, error) {
-	if !nameRE.MatchString(name) || version < 0 {
+	if !queue.IsName(name) || version < 0 {
 		return false, nil
 	}
 	subject := r.subj.versions(name)

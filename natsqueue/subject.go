@@ -14,7 +14,6 @@ import (
 // The grammar of names. Effects may have dots, which become "+" in tokens:
 // "+" is legal in subjects and consumer names, and no name has one.
 var (
-	nameRE   = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
 	effectRE = regexp.MustCompile(`^[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)*$`)
 	opaqueRE = regexp.MustCompile(`^[A-Za-z0-9_=-]{1,128}$`)
 	prefixRE = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
@@ -25,8 +24,8 @@ const nobody = "_"
 
 // checkName says what is wrong with the name of a machine, state or signal.
 func checkName(what, name string) error {
-	if !nameRE.MatchString(name) {
-		return fmt.Errorf("%s name %s is not [a-z][a-z0-9_-]{0,63}", what, quoted(name))
+	if !queue.IsName(name) {
+		return fmt.Errorf("%s name %s is not %s", what, quoted(name), queue.NameGrammar)
 	}
 	return nil
 }
@@ -119,10 +118,10 @@ func hashToken(text string) string {
 // letter is the subject of a dead letter. What is no machine's name must not
 // decide what the letter of it matches.
 func (s subjects) letter(kind, machine string) string {
-	if !nameRE.MatchString(machine) {
+	if !queue.IsName(machine) {
 		machine = nobody
 	}
-	if !nameRE.MatchString(kind) {
+	if !queue.IsName(kind) {
 		kind = nobody
 	}
 	return s.prefix + ".dlq." + kind + "." + machine
@@ -130,7 +129,7 @@ func (s subjects) letter(kind, machine string) string {
 
 // finished is the subject of the ends of a machine's runs.
 func (s subjects) finished(machine string) string {
-	if !nameRE.MatchString(machine) {
+	if !queue.IsName(machine) {
 		machine = nobody
 	}
 	return s.prefix + ".finished." + machine

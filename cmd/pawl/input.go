@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -20,7 +18,7 @@ func checkRun(id string) error {
 	if err := queue.CheckRun(id); err != nil {
 		return err
 	}
-	if strings.ContainsFunc(id, unicode.IsControl) || strings.TrimSpace(id) != id {
+	if !queue.FitsHeader(id) {
 		return fmt.Errorf("%q has control characters, or blanks at its ends", id)
 	}
 	return nil

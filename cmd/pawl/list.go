@@ -12,6 +12,7 @@ import (
 
 	"github.com/pawlrun/pawl/api"
 	"github.com/pawlrun/pawl/internal/cli"
+	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
 )
 
@@ -55,9 +56,9 @@ so. If no worker answers, the last record of every run of the fleet is read.`,
 				return cli.UsageErrorf("it is one of "+strings.Join(statuses(), ", "), "--status %q is no status", status)
 			case from != "" && !slices.Contains(sources(), from):
 				return cli.UsageErrorf("it is one of "+strings.Join(sources(), ", "), "--from %q is no source", from)
-			case q.Machine != "" && !machineName.MatchString(q.Machine):
+			case q.Machine != "" && !queue.IsName(q.Machine):
 				return cli.UsageErrorf("pawl machine ls", "--machine %q is no name of a machine", q.Machine)
-			case q.State != "" && !machineName.MatchString(q.State):
+			case q.State != "" && !queue.IsName(q.State):
 				return cli.UsageErrorf("pawl machine show", "--state %q is no name of a state", q.State)
 			case l.limit < 0:
 				return cli.UsageErrorf("0 is all of them", "--limit is %d", l.limit)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pawlrun/pawl/api"
 	"github.com/pawlrun/pawl/internal/cli"
+	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
 	"github.com/pawlrun/pawl/transitions"
 )
@@ -132,7 +133,7 @@ func machineArg(cmd *cobra.Command, args []string) error {
 	if err := cli.Exactly("machine")(cmd, args); err != nil {
 		return err
 	}
-	if !machineName.MatchString(args[0]) {
+	if !queue.IsName(args[0]) {
 		return fmt.Errorf("%q is no name of a machine", args[0])
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pawlrun/pawl/api"
 	"github.com/pawlrun/pawl/internal/cli"
+	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
 )
 
@@ -71,7 +72,7 @@ func signalArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 3 {
 		return fmt.Errorf("%s takes no further argument %q", cmd.CommandPath(), args[3])
 	}
-	if !machineName.MatchString(args[1]) { // the same grammar
+	if !queue.IsName(args[1]) { // the same grammar
 		return fmt.Errorf("%q is no name of a signal", args[1])
 	}
 	return checkRun(args[0])
@@ -84,7 +85,7 @@ func (s *signaller) send(ctx context.Context) error {
 	}
 	defer f.Close()
 	var told api.Told
-	q := api.SignalRequest{ID: s.run, Name: s.name, SignalID: cmp.Or(s.id, newID()), Body: s.body, Timeout: s.patience()}
+	q := api.SignalRequest{ID: s.run, Name: s.name, SignalID: cmp.Or(s.id, queue.NewID()), Body: s.body, Timeout: s.patience()}
 	alone := q
 	alone.Timeout = new(statemachine.Duration)
 	nobody, err := s.change(ctx, f, api.RunsSignal, q, alone, &told)

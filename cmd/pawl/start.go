@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -15,11 +13,9 @@ import (
 
 	"github.com/pawlrun/pawl/api"
 	"github.com/pawlrun/pawl/internal/cli"
+	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
 )
-
-// machineName is the grammar of a machine's name, which is part of a subject.
-var machineName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
 
 // start is the command line of run start.
 type start struct {
@@ -80,7 +76,7 @@ func startArgs(cmd *cobra.Command, args []string) error {
 	if err := cli.Exactly("machine")(cmd, args); err != nil {
 		return err
 	}
-	if !machineName.MatchString(args[0]) {
+	if !queue.IsName(args[0]) {
 		return fmt.Errorf("%q is no name of a machine", args[0])
 	}
 	// An empty value is a variable that was not set, not a wish for the default.
@@ -180,7 +176,7 @@ func (s *start) follow(ctx context.Context, f *cli.Fleet, m *nats.Msg) error {
 // message is what any producer publishes.
 func (s *start) message() (*nats.Msg, error) {
 	if s.id == "" {
-		s.id = s.machine + "-" + strings.ToLower(rand.Text()[:16])
+		s.id = s.machine + "-" + queue.NewID()
 	}
 	if err := checkRun(s.id); err != nil {
 		return nil, cli.UsageErrorf("choose another with --id", "--id: %w", err)

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"os/user"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/pawlrun/pawl/api"
 	"github.com/pawlrun/pawl/internal/cli"
+	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
 )
 
@@ -91,7 +91,7 @@ func (s *steer) run(ctx context.Context, ids []string) error {
 		return err
 	}
 	defer f.Close()
-	s.id = cmp.Or(s.id, newID())
+	s.id = cmp.Or(s.id, queue.NewID())
 	s.by = cmp.Or(s.by, s.osUser())
 	array := s.PrintArray()
 	failed, said := false, false
@@ -181,6 +181,3 @@ func (a *app) osUser() string {
 	}
 	return u.Username
 }
-
-// newID is an id that nobody else makes.
-func newID() string { return strings.ToLower(rand.Text()[:16]) }

@@ -2,26 +2,20 @@ package webhook
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/pawlrun/pawl/api"
 	"github.com/pawlrun/pawl/internal/logkey"
 	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
 )
-
-// nameRE is the grammar of the names of machines and signals.
-var nameRE = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
 
 // The headers that name what is sent.
 const (
@@ -52,7 +46,7 @@ func (s *Server) start(w http.ResponseWriter, req *http.Request) {
 
 func (s *Server) readStart(w http.ResponseWriter, req *http.Request) (a api.Start, err error) {
 	a.Machine = req.PathValue("machine")
-	if !nameRE.MatchString(a.Machine) {
+	if !queue.IsName(a.Machine) {
 		return a, refusal(api.ClassNotFound, "%q is no name of a machine", bounded(a.Machine))
 	}
 	if text := req.Header.Get(headerVersion); text != "" {
@@ -64,7 +58,7 @@ func (s *Server) readStart(w http.ResponseWriter, req *http.Request) (a api.Star
 		return a, err
 	}
 	if a.Run == "" {
-		a.Run = a.Machine + "-" + strings.ToLower(rand.Text()[:16])
+		a.Run = a.Machine + "-" + queue.NewID()
 	}
 	if a.Input, err = body(w, req); err != nil {
 		return a, err
@@ -89,7 +83,7 @@ func (s *Server) readStart(w http.ResponseWriter, req *http.Request) (a api.Star
 func (s *Server) signal(w http.ResponseWriter, req *http.Request) {
 	a := api.SignalTo{Run: req.PathValue("run"), Name: req.PathValue("name")}
 	err := checkID("run", a.Run)
-	if err == nil && !nameRE.MatchString(a.Name) {
+	if err == nil && !queue.IsName(a.Name) {
 		err = refusal(api.ClassBadRequest, "%q is no name of a signal", bounded(a.Name))
 	}
 	if err == nil {
@@ -97,7 +91,7 @@ func (s *Server) signal(w http.ResponseWriter, req *http.Request) {
 	}
 	if err == nil {
 		if a.ID == "" {
-			a.ID = strings.ToLower(rand.Text()[:16])
+			a.ID = queue.NewID()
 		}
 		a.Body, err = body(w, req)
 	}
@@ -195,7 +189,7 @@ func checkID(what, id string) error {
 	if queue.CheckRun(id) != nil {
 		return refusal(api.ClassBadRequest, "%s: an id is UTF-8, of 1 to 256 bytes", what)
 	}
-	if strings.ContainsFunc(id, unicode.IsControl) || strings.TrimSpace(id) != id {
+	if !queue.FitsHeader(id) {
 		return refusal(api.ClassBadRequest, "%s: an id has no control characters, and no blanks at its ends", what)
 	}
 	return nil

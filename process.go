@@ -50,6 +50,12 @@ func WithLogger(l *slog.Logger) Option { return func(o *options) { o.logger = l 
 // server's permissions say: an error refuses the request, and is told to the
 // caller. A verb is a noun and a verb, as in runs.cancel. Default: what came in
 // is allowed.
+//
+// It guards the control API, and nothing else: who may publish to the fleet's
+// streams needs no API to start a run, to signal it or to cancel it, and `pawl`
+// does so where the API is away or refuses a start. Only the NATS server's
+// permissions keep somebody from <prefix>.start.>, <prefix>.signal.> and
+// <prefix>.event.>.
 func WithAuthorise(f func(ctx context.Context, c api.Caller, verb string) error) Option {
 	return func(o *options) { o.authorise = f }
 }

@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/pawlrun/pawl/api"
 	"github.com/pawlrun/pawl/statemachine"
+	"github.com/pawlrun/pawl/worker"
 )
 
 // command sends a command to a run.
@@ -38,7 +40,7 @@ func (f *fleet) ends() map[string]int {
 		f.t.Fatal(err)
 	}
 	all := map[string]int{}
-	for seq := s.CachedInfo().State.FirstSeq; seq <= s.CachedInfo().State.LastSeq; seq++ {
+	for seq := max(1, s.CachedInfo().State.FirstSeq); seq <= s.CachedInfo().State.LastSeq; seq++ {
 		m, err := s.GetMsg(f.t.Context(), seq)
 		if err != nil {
 			f.t.Fatal(err)
@@ -379,6 +381,56 @@ func TestCancelNeedsNoMachine(t *testing.T) {
 		t.Errorf("ends: %v", ends)
 	}
 	f.history("left")
+}
+
+// A run is paused while its last handler works, and the worker dies right after
+// the append that ends it: no message is left that tells of the run, and its
+// end was not told. It is all the same, found by the sweep, with Redis as it
+// was and with Redis lost.
+func TestEndOfAPausedRunIsToldByTheSweep(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		t.Run(fmt.Sprintf("redis lost %v", lost), func(t *testing.T) {
+			f := realServers(t)
+			release := make(chan struct{})
+			p := newProvider(t, func(int, http.ResponseWriter) { <-release })
+			t.Cleanup(func() { close(release) }) // before the provider waits for its requests
+			w := startProcess(t, f.env)
+			f.start("kitchensink", "p", postStep(p.URL, ""))
+			eventually(t, 30*time.Second, "the call", func() bool { return len(p.called()) == 1 })
+			f.command(statemachine.EventPause, "p", "p1", statemachine.Command{})
+			r := f.applied("p", "p1")
+			f.idle()
+			w.kill()
+			def, ok := catalog(t, t.TempDir()).Definition(r.Machine, r.Version)
+			if !ok || len(r.Pending) != 1 {
+				t.Fatalf("paused as %s", describe(r))
+			}
+			fold, e := def.Begin("p", r, statemachine.Env{Now: time.Now(), Build: "test", By: "the dead"}), r.Pending[0]
+			o, err := fold.Apply(statemachine.Event{ID: statemachine.ResultEventID(e.ID), Kind: statemachine.EventResult, At: time.Now(), Effect: e.ID, Name: e.Effect, Try: e.Try, Body: json.RawMessage(`{}`)})
+			if err != nil || o != statemachine.Applied {
+				t.Fatalf("%v, %v", o, err)
+			}
+			sealed, err := fold.Seal()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a := f.queue.Log.Append(t.Context(), []worker.Append{{Record: sealed.Record, Bytes: sealed.Bytes}})[0]; a.Err != nil || a.Last != nil {
+				t.Fatalf("append: %+v", a)
+			}
+			if r := f.last("p"); r.Status != statemachine.StatusSucceeded || len(f.ends()) != 0 {
+				t.Fatalf("before the sweep: %s, ends %v", describe(r), f.ends())
+			}
+			if lost {
+				c := redis.NewClient(&redis.Options{Addr: f.redis})
+				defer c.Close()
+				if err := c.FlushAll(t.Context()).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			startProcess(t, env(f.env, map[string]string{"PAWL_WORKER_SWEEP_EVERY": "1s"}))
+			eventually(t, 60*time.Second, "its end", func() bool { return f.ends()["p"] == 1 })
+		})
+	}
 }
 
 // Workers are killed in the middle: in the end each run's end is told once.

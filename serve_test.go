@@ -284,7 +284,7 @@ func TestControlAPIWaits(t *testing.T) {
 func TestControlAPIAnswersALargeRun(t *testing.T) {
 	f := served(t)
 	close(f.open)
-	const n = 400 // of 8,000 bytes each
+	const n = 100 // of 8,000 bytes each
 	must[api.Started](f, api.RunsStart, api.StartRequest{Machine: "gated", ID: "big", Input: json.RawMessage(fmt.Sprintf(`{"n":%d,"pad":%q}`, n, strings.Repeat("<&>", 20_000)))})
 	for w := new(api.Waited); !w.Ended; {
 		w = must[api.Waited](f, api.RunsWait, api.WaitQuery{ID: "big"})

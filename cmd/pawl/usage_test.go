@@ -37,22 +37,23 @@ func execute(ctx context.Context, stdin string, env map[string]string, args ...s
 	return outcome{code, stdout.String(), stderr.String()}
 }
 
-// lockedBuffer is what a command says while it runs.
+// lockedBuffer is what a command says while it runs. The buffer is not
+// embedded: its other methods would go past the lock.
 type lockedBuffer struct {
-	mu sync.Mutex
-	bytes.Buffer
+	mu  sync.Mutex
+	buf bytes.Buffer
 }
 
 func (b *lockedBuffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.Buffer.Write(p)
+	return b.buf.Write(p)
 }
 
 func (b *lockedBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.Buffer.String()
+	return b.buf.String()
 }
 
 // executeTo carries out a command line whose output is looked at meanwhile.

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pawlrun/pawl"
+	"github.com/pawlrun/pawl/internal/cli"
 	"github.com/pawlrun/pawl/internal/natstest"
 	"github.com/pawlrun/pawl/natsqueue"
 	"github.com/pawlrun/pawl/statemachine"
@@ -91,6 +94,44 @@ func TestRunsOfAFleet(t *testing.T) {
 }
 
 // Everything is read from HISTORY: no worker has ever been there.
+// Who publishes a start when another one of its id was stored just before is
+// told of that one: it is not waited for the other's run.
+func TestStartOvertakenByAnother(t *testing.T) {
+	t.Parallel()
+	url := fleet(t)
+	for input, want := range map[string]string{`{"steps":[]}`: "exists, by the same start", `{"steps":[{"do":"noop"}]}`: "id_conflict"} {
+		var stdout, stderr bytes.Buffer
+		a := &app{Tool: &cli.Tool{
+			URL: url, Prefix: "pawl", Timeout: 5 * time.Second, Format: "table", Stdout: &stdout, Stderr: &stderr, Now: time.Now,
+			Getenv: func(string) string { return "" }, Environ: func() []string { return nil },
+		}}
+		f, err := a.Open(t.Context(), "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := start{app: a, machine: "kitchensink", id: "overtaken-" + want[:2], input: input}
+		m, err := s.message()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &waiter{follower: follower{app: a, fleet: f, id: s.id}, machine: s.machine, began: time.Now()}
+		if err := w.before(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := pawlRun(t, "-s", url, "run", "start", "kitchensink", "--id", s.id, "--input", `{"steps":[]}`); got.code != 0 {
+			t.Fatalf("the other start = %+v", got)
+		}
+		ack, err := s.publish(t.Context(), f, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.wait(t.Context(), ack); !strings.Contains(fmt.Sprint(stderr.String(), err), want) {
+			t.Errorf("start = %v, %s, want %s", err, stderr.String(), want)
+		}
+		f.Close()
+	}
+}
+
 func TestRunsWithoutAWorker(t *testing.T) {
 	t.Parallel()
 	url := natstest.One(t, natstest.Lazy).URL()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,13 +50,11 @@ func (w *waiter) before(ctx context.Context) (err error) {
 // wait prints each record of the run until it has ended, is parked, or its
 // start was refused.
 func (w *waiter) wait(ctx context.Context, ack *jetstream.PubAck) error {
-	if w.last != nil {
-		// The run was there. Whether this start is a repetition or a conflict
-		// is known once it was taken.
-		if err := w.taken(ctx, ack); err != nil {
+	known := w.last != nil
+	if known {
+		if err := w.repeated(ctx, ack); err != nil {
 			return err
 		}
-		fmt.Fprintf(w.Stderr, "run %s exists, by the same start\n", cli.Clean(w.id))
 	}
 	for r, err := range w.records(ctx) {
 		if err != nil {
@@ -70,6 +69,12 @@ func (w *waiter) wait(ctx context.Context, ack *jetstream.PubAck) error {
 			}
 			break
 		}
+		if !known && !beganWith(r, ack) { // another start was quicker
+			if err := w.repeated(ctx, ack); err != nil {
+				return err
+			}
+		}
+		known = true
 		fmt.Fprintln(w.Stderr, progress(w.Now().Sub(w.began), r))
 	}
 	if w.JSON() {
@@ -82,6 +87,23 @@ func (w *waiter) wait(ctx context.Context, ack *jetstream.PubAck) error {
 		}
 	}
 	return w.outcome(w.id, w.last)
+}
+
+// repeated tells a start whose run is there by another one. Whether it is the
+// same or a conflict is known once it was taken.
+func (w *waiter) repeated(ctx context.Context, ack *jetstream.PubAck) error {
+	if err := w.taken(ctx, ack); err != nil {
+		return err
+	}
+	fmt.Fprintf(w.Stderr, "run %s exists, by the same start\n", cli.Clean(w.id))
+	return nil
+}
+
+// beganWith reports whether the first record of a run is that of this start.
+func beganWith(r *statemachine.Stored, ack *jetstream.PubAck) bool {
+	return slices.ContainsFunc(r.Events, func(e statemachine.Event) bool {
+		return e.Kind == statemachine.EventStart && (e.Seq == 0 || e.Seq == ack.Sequence)
+	})
 }
 
 // taken waits until a worker is done with the start message.

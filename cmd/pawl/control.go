@@ -31,7 +31,7 @@ func (a *app) ask(ctx context.Context, f *cli.Fleet, v api.Verb, request, answer
 	defer cancel()
 	within, cancelTime := context.WithTimeout(optional, a.Timeout)
 	defer cancelTime()
-	m, err := f.Conn.RequestWithContext(within, api.Subject(a.Prefix, a.user, v), body)
+	m, err := f.Conn.RequestWithContext(within, api.Subject(a.Prefix, string(a.user), v), body)
 	if err != nil {
 		refused, is := errors.AsType[*cli.Error](context.Cause(optional))
 		switch {

@@ -4,13 +4,31 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pawlrun/pawl"
+	"github.com/pawlrun/pawl/api"
 	"github.com/pawlrun/pawl/internal/cli"
 )
 
 // app is the commands of one command line.
 type app struct {
 	*cli.Tool
-	user string // as whom the control API is asked; "" is nobody in particular
+	user userName // as whom the control API is asked; "" is nobody in particular
+}
+
+// userName is the value of --as: one token of a subject, or "".
+type userName string
+
+func (u *userName) String() string { return string(*u) }
+
+// Type is what the help calls it.
+func (u *userName) Type() string { return "string" }
+
+// Set takes a name that a subject can have: any other would be another subject.
+func (u *userName) Set(name string) error {
+	*u = userName(name)
+	if name == "" {
+		return nil
+	}
+	return api.CheckUser(name)
 }
 
 // root returns the command line of pawl.
@@ -45,6 +63,6 @@ one line there, whatever -o says.
 	workers := &cobra.Command{Use: "worker", Short: "Look at workers"}
 	workers.AddCommand(a.workerListCommand())
 	c.AddCommand(run, machine, workers, a.provisionCommand(), a.benchCommand(), a.doctorCommand())
-	c.PersistentFlags().StringVar(&a.user, "as", "", "user of the control API, where the server's permissions pin users to their subjects")
+	c.PersistentFlags().Var(&a.user, "as", "user of the control API, where the server's permissions pin users to their subjects")
 	return c
 }

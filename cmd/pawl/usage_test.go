@@ -114,6 +114,8 @@ func TestUsage(t *testing.T) {
 		{"run ls --timeout 0s", 2, "pawl: --timeout is 0s (a duration such as 5s)"},
 		{"run ls --colour", 2, "pawl: unknown flag: --colour (see pawl run ls --help)"},
 		{"run ls --prefix A.b", 2, `pawl: --prefix "A.b" is no prefix (a small letter, then at most 31 of a-z, 0-9, _ and -)`},
+		{"run ls --as a.b", 2, `pawl: invalid argument "a.b" for "--as" flag: user "a.b" is not one token of a subject, of at most 64 bytes (see pawl run ls --help)`},
+		{"run cancel a --as >", 2, `pawl: invalid argument ">" for "--as" flag: user ">" is not one token of a subject, of at most 64 bytes (see pawl run cancel --help)`},
 		{"run wait", 2, "pawl: pawl run wait needs <id> (see pawl run wait --help)"},
 		{"run wait a --for 0s", 2, "pawl: --for is 0s (a duration such as 10m)"},
 		{"run watch a b", 2, `pawl: pawl run watch takes no further argument "b" (see pawl run watch --help)`},

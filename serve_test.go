@@ -259,9 +259,10 @@ func TestControlAPIWaits(t *testing.T) {
 	for range 2 {
 		go func() { begun <- must[api.Waited](f, api.RunsWait, api.WaitQuery{ID: "w"}) }()
 	}
-	f.refused(api.RunsWait, api.WaitQuery{ID: "never", Timeout: statemachine.Duration(50 * time.Millisecond)}, 404, api.ClassNotFound)
+	soon := statemachine.Duration(50 * time.Millisecond)
+	f.refused(api.RunsWait, api.WaitQuery{ID: "never", Timeout: &soon}, 404, api.ClassNotFound)
 	s := must[api.Started](f, api.RunsStart, api.StartRequest{Machine: "gated", ID: "w"})
-	w := must[api.Waited](f, api.RunsWait, api.WaitQuery{ID: "w", Timeout: statemachine.Duration(50 * time.Millisecond)})
+	w := must[api.Waited](f, api.RunsWait, api.WaitQuery{ID: "w", Timeout: &soon})
 	if w.Ended || w.Run == nil || w.Run.Status != statemachine.StatusRunning {
 		t.Errorf("a wait whose time is over = %+v, want the run as it is", w)
 	}

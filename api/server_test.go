@@ -641,7 +641,7 @@ func TestFaultBesideARequestHarmsNobody(t *testing.T) {
 		t.Errorf("a wait = %v, want internal", err)
 	}
 	faulty.on.Store(false)
-	if _, err := do[Waited](t, s, RunsWait, WaitQuery{ID: "there", Timeout: statemachine.Duration(time.Millisecond)}); err != nil {
+	if _, err := do[Waited](t, s, RunsWait, WaitQuery{ID: "there", Timeout: new(statemachine.Duration(time.Millisecond))}); err != nil {
 		t.Errorf("the next wait = %v", err)
 	}
 	soon := statemachine.Duration(200 * time.Millisecond)
@@ -760,6 +760,30 @@ func (l *countingReads) Read(ctx context.Context, run string, after uint64) iter
 			}
 		}
 	}
+}
+
+// A wait of no time is answered at once with what there is, as with every other
+// verb that takes a time.
+func TestWaitOfNoTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newTwin(t)
+		w.drive(counting("counter"), "there", 1, 0)
+		s := newServer(t, w.answers(), ServerOptions{})
+		began := time.Now()
+		none := statemachine.Duration(0)
+		got, err := do[Waited](t, s, RunsWait, WaitQuery{ID: "there", Timeout: &none})
+		if err != nil || got.Ended || got.Run.Revision != 1 {
+			t.Errorf("wait = %+v, %v, want the run as it is", got, err)
+		}
+		var e *Error
+		if _, err := do[Waited](t, s, RunsWait, WaitQuery{ID: "none", Timeout: &none}); !errors.As(err, &e) || e.Class != ClassNotFound {
+			t.Errorf("wait for a run that is not there = %v, want not_found", err)
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("they took %v", took)
+		}
+	})
 }
 
 // A run that moves all the time is not looked at all the time, even for one

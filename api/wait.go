@@ -16,12 +16,9 @@ const usualWait = 3 * time.Second
 func (s *Server) wait(ctx context.Context, _ Caller, q *WaitQuery) (*Waited, error) {
 	var f faults
 	f.run(q.ID)
-	timeout := f.timeout(&q.Timeout, 0)
+	timeout := f.timeout(q.Timeout, MaxWait)
 	if err := f.err(); err != nil {
 		return nil, err
-	}
-	if timeout == 0 {
-		timeout = MaxWait
 	}
 	r, err := s.until(ctx, timeout, q.ID, q.Revision > 0, func(r *statemachine.Stored) (bool, error) {
 		return r != nil && (r.Status.Ended() || q.Revision > 0 && r.Rev > q.Revision), nil

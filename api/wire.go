@@ -152,8 +152,8 @@ type HistoryPage struct {
 
 // WaitQuery asks for a run once something happened to it.
 type WaitQuery struct {
-	ID      string                `json:"id"`
-	Timeout statemachine.Duration `json:"timeout,omitzero"` // at most MaxWait, which is the default
+	ID      string                 `json:"id"`
+	Timeout *statemachine.Duration `json:"timeout,omitempty"` // at most MaxWait, which is the default; 0: nothing is waited for
 	// Revision is the last one the caller knows: a later one is answered at
 	// once. 0: only the end is waited for.
 	Revision uint64 `json:"revision,omitempty"`

@@ -118,7 +118,8 @@ func (c *Client) await(ctx context.Context, id string, poll time.Duration, wante
 		if !seen { // the fleet waits for a run that is not there, too
 			once = min(poll, c.timeout)
 		}
-		q := api.WaitQuery{ID: id, Timeout: statemachine.Duration(once)}
+		patience := statemachine.Duration(once)
+		q := api.WaitQuery{ID: id, Timeout: &patience}
 		err := c.ask(ctx, "wait for run "+id, api.RunsWait, q, &w, once+pollSlack, status)
 		switch {
 		case err == nil && w.Run != nil:

@@ -62,6 +62,20 @@ func (f *fleet) ends() map[string]int {
 	return all
 }
 
+// toldOnce checks that so many runs have ended and each end was told once.
+func (f *fleet) toldOnce(runs int) {
+	f.t.Helper()
+	ends := f.ends()
+	for run, n := range ends {
+		if n != 1 {
+			f.t.Errorf("the end of %s was told %d times", run, n)
+		}
+	}
+	if len(ends) != runs {
+		f.t.Errorf("%d ends, want %d", len(ends), runs)
+	}
+}
+
 // idle waits until the queues of the fleet are empty: nothing is under way.
 func (f *fleet) idle() {
 	f.t.Helper()
@@ -114,15 +128,7 @@ func TestCancelUnderLoadDropsNothingElse(t *testing.T) {
 		t.Error("all runs had ended before they were cancelled: the test shows nothing")
 	}
 	f.idle()
-	ends := f.ends()
-	for run, n := range ends {
-		if n != 1 {
-			t.Errorf("the end of %s was told %d times", run, n)
-		}
-	}
-	if len(ends) != runs {
-		t.Errorf("%d ends, want %d", len(ends), runs)
-	}
+	f.toldOnce(runs)
 	for _, l := range f.letters(runs/2 - cancelled) { // of those that had ended before
 		if l.Class != "run_ended" {
 			t.Errorf("letter %+v", l)
@@ -449,13 +455,5 @@ func TestKillWorkerEveryEndIsToldOnce(t *testing.T) {
 	startProcess(t, f.env)
 	k.finish(f)
 	f.idle()
-	ends := f.ends()
-	for run, n := range ends {
-		if n != 1 {
-			t.Errorf("the end of %s was told %d times", run, n)
-		}
-	}
-	if len(ends) != killRuns {
-		t.Errorf("%d ends, want %d", len(ends), killRuns)
-	}
+	f.toldOnce(killRuns)
 }

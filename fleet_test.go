@@ -305,18 +305,18 @@ func eventually(t testing.TB, d time.Duration, what string, cond func() bool) {
 type sink struct {
 	*httptest.Server
 	mu    sync.Mutex
-	calls map[string]int             // by idempotency key
+	calls map[string][]time.Time     // by idempotency key
 	keys  map[string]map[string]bool // by step (the body), the keys it was called with
 	total int
 }
 
 func newSink(t *testing.T, slow func(n int) time.Duration) *sink {
-	s := &sink{calls: map[string]int{}, keys: map[string]map[string]bool{}}
+	s := &sink{calls: map[string][]time.Time{}, keys: map[string]map[string]bool{}}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		key := r.Header.Get("Idempotency-Key")
 		s.mu.Lock()
-		s.calls[key]++
+		s.calls[key] = append(s.calls[key], time.Now())
 		s.total++
 		n := s.total
 		step := string(body)
@@ -339,8 +339,8 @@ func (s *sink) snapshot() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := make(map[string]int, len(s.calls))
-	for k, n := range s.calls {
-		out[k] = n
+	for k, at := range s.calls {
+		out[k] = len(at)
 	}
 	return out
 }

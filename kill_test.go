@@ -38,51 +38,72 @@ func killScript(url string, run int) string {
 type killCheck struct {
 	t      *testing.T
 	sink   *sink
+	runs   int
+	kills  []time.Time
 	excuse map[string]int
-	kills  int
 }
 
-// killed looks at what was in flight when a process had just been killed.
+// killed notes that a process has just been killed, in the middle of the runs.
 func (k *killCheck) killed(f *fleet, minUnfinished int) {
 	k.t.Helper()
-	k.kills++
-	calls := k.sink.snapshot()
-	last := f.lastOf(k.t.Context())
-	unfinished := killRuns
-	for _, r := range last {
+	k.kills = append(k.kills, time.Now())
+	unfinished := k.runs
+	for _, r := range f.lastOf(k.t.Context()) {
 		if r.Status.Ended() {
 			unfinished--
 		}
 	}
 	if unfinished < minUnfinished {
-		k.t.Fatalf("kill %d: %d of %d runs unfinished, the test wants at least %d", k.kills, unfinished, killRuns, minUnfinished)
+		k.t.Fatalf("kill %d: %d of %d runs unfinished, the test wants at least %d", len(k.kills), unfinished, k.runs, minUnfinished)
 	}
-	inFlight := 0
-	for _, r := range last {
-		for i := range r.Pending {
-			if key := r.Pending[i].IdempotencyKey(); calls[key] > 0 {
-				k.excuse[key]++
-				inFlight++
-			}
-		}
-	}
-	k.t.Logf("kill %d: %d of %d runs unfinished, %d handlers in flight", k.kills, unfinished, killRuns, inFlight)
+	k.t.Logf("kill %d: %d of %d runs unfinished", len(k.kills), unfinished, k.runs)
 }
 
-// finish waits for all runs and compares what happened with what may.
-func (k *killCheck) finish(f *fleet) {
+// excuses looks for the effects of a run that were under way at a kill.
+func (k *killCheck) excuses(history []*statemachine.Stored) {
+	asked := map[string]time.Time{}
+	for _, r := range history {
+		pending := map[string]bool{}
+		for i := range r.Pending {
+			key := r.Pending[i].IdempotencyKey()
+			pending[key] = true
+			if asked[key].IsZero() {
+				asked[key] = r.Time
+			}
+		}
+		for key, since := range asked {
+			if pending[key] || since.IsZero() {
+				continue
+			}
+			for _, at := range k.kills {
+				if since.Before(at) && r.Time.After(at) && len(k.sink.calls[key]) > 0 && k.sink.calls[key][0].Before(at) {
+					k.excuse[key]++
+				}
+			}
+			delete(asked, key)
+		}
+	}
+}
+
+// finish waits for all runs and compares what happened with what may. It
+// returns the figures in one line.
+func (k *killCheck) finish(f *fleet) string {
 	k.t.Helper()
-	for i := range killRuns {
+	var histories [][]*statemachine.Stored
+	for i := range k.runs {
 		r := f.ended(fmt.Sprintf("kill-%d", i))
 		if r.Status != statemachine.StatusSucceeded {
 			k.t.Errorf("run kill-%d: %s", i, describe(r))
 		}
-		f.history(r.Run)
+		histories = append(histories, f.history(r.Run))
 	}
 	k.sink.mu.Lock()
 	defer k.sink.mu.Unlock()
-	if n := len(k.sink.keys); n != killRuns*killSteps {
-		k.t.Errorf("%d steps were performed, want %d", n, killRuns*killSteps)
+	for _, h := range histories {
+		k.excuses(h)
+	}
+	if n := len(k.sink.keys); n != k.runs*killSteps {
+		k.t.Errorf("%d steps were performed, want %d", n, k.runs*killSteps)
 	}
 	for step, keys := range k.sink.keys {
 		if len(keys) != 1 {
@@ -90,13 +111,45 @@ func (k *killCheck) finish(f *fleet) {
 		}
 	}
 	again := 0
-	for key, n := range k.sink.calls {
-		again += n - 1
-		if n-1 > k.excuse[key] {
-			k.t.Errorf("key %s was called %d times; %d kills found it in flight", key, n, k.excuse[key])
+	for key, at := range k.sink.calls {
+		again += len(at) - 1
+		if len(at)-1 > k.excuse[key] {
+			k.t.Errorf("key %s was called at %s; %d kills found it in flight%s", key, clocks(at), k.excuse[key], recordsOf(histories, key))
 		}
 	}
-	k.t.Logf("%d kills: %d calls for %d keys, %d repeats, %d excused", k.kills, k.sink.total, len(k.sink.calls), again, sum(k.excuse))
+	figures := fmt.Sprintf("%d runs, %d calls, %d keys, %d repeats, %d in flight at %d kills", k.runs, k.sink.total, len(k.sink.calls), again, sum(k.excuse), len(k.kills))
+	k.t.Log(figures)
+	return figures
+}
+
+// clocks are times of the day.
+func clocks(all []time.Time) string {
+	var out []string
+	for _, t := range all {
+		out = append(out, t.UTC().Format("15:04:05.000"))
+	}
+	return strings.Join(out, ", ")
+}
+
+// recordsOf describes the run of an effect, a line a record.
+func recordsOf(histories [][]*statemachine.Stored, key string) string {
+	for _, h := range histories {
+		out, here := "", false
+		for _, r := range h {
+			out += fmt.Sprintf("\n\t%s rev %d by %s:", clocks([]time.Time{r.Time}), r.Rev, r.By)
+			for _, e := range r.Events {
+				out += fmt.Sprintf(" %s %s", e.Kind, e.Effect)
+			}
+			for _, p := range r.Pending {
+				here = here || p.IdempotencyKey() == key
+				out += fmt.Sprintf(" → %s %s", p.Place, p.ID)
+			}
+		}
+		if here {
+			return out
+		}
+	}
+	return ""
 }
 
 func sum(m map[string]int) (n int) {
@@ -108,17 +161,20 @@ func sum(m map[string]int) (n int) {
 
 func newKillCheck(t *testing.T) *killCheck {
 	slow := func(n int) time.Duration { return time.Duration(20+n*37%80) * time.Millisecond }
-	return &killCheck{t: t, sink: newSink(t, slow), excuse: map[string]int{}}
+	return &killCheck{t: t, sink: newSink(t, slow), runs: killRuns, excuse: map[string]int{}}
 }
 
-// progress waits until the sink has been called so many times more.
+// progress waits until the sink has been called so many times.
 func (k *killCheck) progress(calls int) {
 	k.t.Helper()
-	eventually(k.t, 60*time.Second, fmt.Sprintf("%d calls of the sink", calls), func() bool {
-		k.sink.mu.Lock()
-		defer k.sink.mu.Unlock()
-		return k.sink.total >= calls
-	})
+	eventually(k.t, 60*time.Second, fmt.Sprintf("%d calls of the sink", calls), func() bool { return k.calls() >= calls })
+}
+
+// calls is how often the sink was called.
+func (k *killCheck) calls() int {
+	k.sink.mu.Lock()
+	defer k.sink.mu.Unlock()
+	return k.sink.total
 }
 
 // slowly makes runs overlap for long enough to be killed: few handlers at once.

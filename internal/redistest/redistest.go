@@ -40,6 +40,11 @@ type Server struct {
 	Kind Kind
 	Addr string               // host:port, or the path of a socket
 	Mini *miniredis.Miniredis // set if Kind is Mini
+	Dir  string               // of a real one: what it keeps on disk
+
+	line  []string   // the command line of a real one
+	cmd   *exec.Cmd  // nil while it is dead
+	ended chan error // told once when cmd ends
 }
 
 // Kinds returns the kinds that this machine can run. Without a redis-server
@@ -133,8 +138,11 @@ func startReal(tb testing.TB, kind Kind, args []string) (*Server, error) {
 		return nil, err
 	}
 	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
-	s := &Server{Kind: kind, Addr: filepath.Join(dir, "redis.sock")}
-	line := []string{"--dir", dir, "--save", "", "--appendonly", "no", "--daemonize", "no"}
+	s := &Server{Kind: kind, Addr: filepath.Join(dir, "redis.sock"), Dir: filepath.Join(dir, "data")}
+	if err := os.Mkdir(s.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	line := []string{path, "--dir", s.Dir, "--save", "", "--appendonly", "no", "--daemonize", "no"}
 	if kind == Real {
 		line = append(line, "--port", "0", "--unixsocket", s.Addr)
 	} else {
@@ -150,24 +158,49 @@ func startReal(tb testing.TB, kind Kind, args []string) (*Server, error) {
 		line = append(line, "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--cluster-enabled", "yes",
 			"--cluster-port", strconv.Itoa(bus), "--cluster-config-file", "nodes.conf")
 	}
-	var output bytes.Buffer
-	cmd := exec.Command(path, append(line, args...)...)
-	cmd.Stdout, cmd.Stderr = &output, &output
-	if err := cmd.Start(); err != nil {
+	s.line = append(line, args...)
+	if err := s.run(); err != nil {
 		return nil, err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	stop := func() {
-		_ = cmd.Process.Kill()
-		<-ended
-	}
-	if err := s.awaitReady(ended); err != nil {
-		stop()
-		return nil, fmt.Errorf("%w\n%s", err, output.String())
-	}
-	tb.Cleanup(stop)
+	tb.Cleanup(s.Kill)
 	return s, nil
+}
+
+// run starts the process and waits until it is ready.
+func (s *Server) run() error {
+	var output bytes.Buffer
+	s.cmd, s.ended = exec.Command(s.line[0], s.line[1:]...), make(chan error, 1)
+	s.cmd.Stdout, s.cmd.Stderr = &output, &output
+	if err := s.cmd.Start(); err != nil {
+		s.cmd = nil
+		return err
+	}
+	cmd, ended := s.cmd, s.ended
+	go func() { ended <- cmd.Wait() }()
+	if err := s.awaitReady(ended); err != nil {
+		s.Kill()
+		return fmt.Errorf("%w\n%s", err, output.String())
+	}
+	return nil
+}
+
+// Kill ends a server of the kind Real as a crash does. Dir stays, for Again.
+func (s *Server) Kill() {
+	if s.cmd == nil {
+		return
+	}
+	_ = s.cmd.Process.Kill()
+	<-s.ended
+	s.cmd = nil
+}
+
+// Again starts a server that was killed, at the same address, on what its
+// append-only file says by now.
+func (s *Server) Again(tb testing.TB) {
+	tb.Helper()
+	if err := s.run(); err != nil {
+		tb.Fatalf("redistest: start %s again: %v", s.Kind, err)
+	}
 }
 
 // awaitReady waits until the server answers and, in a cluster, has all slots.

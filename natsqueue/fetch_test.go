@@ -388,7 +388,8 @@ func TestFetchWithoutALeader(t *testing.T) {
 	t.Parallel()
 	c := natstest.Three(t)
 	f := newFleet(t, c.Conn(), Topology{}, brisk())
-	hasty := opened(t, f.nc, Options{Quiet: brisk().Quiet, Patience: time.Millisecond})
+	hasty := opened(t, f.nc, brisk())
+	hasty.link.opts.Patience = time.Millisecond // only now: it is less than opening takes
 	f.none(ConsumerStart)
 	if _, err := hasty.Source.Fetch(t.Context(), ConsumerStart, 1, 0); err != nil {
 		t.Fatal(err)

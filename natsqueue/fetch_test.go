@@ -389,11 +389,11 @@ func TestFetchWithoutALeader(t *testing.T) {
 	c := natstest.Three(t)
 	f := newFleet(t, c.Conn(), Topology{}, brisk())
 	hasty := opened(t, f.nc, brisk())
-	hasty.link.opts.Patience = time.Millisecond // only now: it is less than opening takes
 	f.none(ConsumerStart)
 	if _, err := hasty.Source.Fetch(t.Context(), ConsumerStart, 1, 0); err != nil {
 		t.Fatal(err)
 	}
+	hasty.link.opts.Patience = time.Millisecond // only now: opening and a first fetch take longer
 	n := c.Leader("PAWL_START")
 	n.Stop()
 	natstest.Await(t, "the connection", func() bool { return f.nc.IsConnected() && f.nc.FlushTimeout(time.Second) == nil })

@@ -2,8 +2,7 @@ package worker
 
 import (
 	"context"
-	"fmt"
-	"runtime/debug"
+	"sync"
 	"time"
 )
 
@@ -46,33 +45,29 @@ func (l *lane) beat(ctx context.Context) {
 
 // beatWhile asks something of a store, and beats until the answer is there: it
 // may take longer than messages and claims last, and others would perform anew
-// what has its result here. Ask runs beside the lane, which does nothing but
-// beat meanwhile.
+// what has its result here. The lane itself asks, so a quick answer, as nearly
+// all are, costs a timer that never fires; the beats come from the timer's
+// goroutine, which has the lane's slots to itself while the lane waits.
 func (l *lane) beatWhile(ctx context.Context, ask func()) {
-	done := make(chan struct{})
-	var failed any
-	var where []byte
-	go func() {
-		defer close(done)
-		defer func() {
-			if failed = recover(); failed != nil {
-				where = debug.Stack()
-			}
-		}()
-		ask()
-	}()
-	t := time.NewTimer(time.Until(l.next))
-	defer t.Stop()
-	for {
-		select {
-		case <-done:
-			if failed != nil {
-				panic(fmt.Sprintf("%v\n%s", failed, where)) // as if it had happened here
-			}
+	var mu sync.Mutex // held while a beat is under way
+	var over bool
+	var t *time.Timer
+	mu.Lock()
+	t = time.AfterFunc(time.Until(l.next), func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if over {
 			return
-		case <-t.C:
-			l.beat(ctx)
-			t.Reset(max(time.Until(l.next), time.Millisecond))
 		}
-	}
+		l.tried(func() { l.beat(ctx) }) // a fault of our own stays in the lane
+		t.Reset(max(time.Until(l.next), time.Millisecond))
+	})
+	mu.Unlock()
+	defer func() {
+		t.Stop()
+		mu.Lock()
+		defer mu.Unlock()
+		over = true
+	}()
+	ask()
 }

@@ -53,7 +53,7 @@ type Config struct {
 type Retry struct {
 	Attempts int           // default 5
 	Initial  time.Duration // wait after the first failure; default 1 s
-	Factor   float64       // default 4
+	Factor   float64       // default 2
 	Jitter   float64       // share by which a wait varies; default 0.5
 	Max      time.Duration // default 60 s
 }

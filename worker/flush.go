@@ -83,7 +83,9 @@ func (l *lane) find(ctx context.Context, slots []*slot) {
 	if len(items) == 0 {
 		return
 	}
-	stored, err := l.w.ports.Mail.Stored(ctx, items)
+	var stored []bool
+	var err error
+	l.beatWhile(ctx, func() { stored, err = l.w.ports.Mail.Stored(ctx, items) })
 	if err != nil {
 		l.w.trouble(onNATS, err)
 		return

@@ -111,7 +111,7 @@ func (w *Worker) takeKey(ctx context.Context, run string, c *call, limit time.Du
 		return nil, orNull(have.Result), nil
 	case have.State == ledgerClaimed && have.Run == run && have.Effect == p.ID: // by an attempt before
 		return &mine, nil, nil
-	case have.State == ledgerClaimed && !w.deserted(ctx, have, limit):
+	case have.State == ledgerClaimed && !w.deserted(ctx, have, limit, p.First):
 		return nil, nil, untried("key %q is being performed by run %q", p.Key, have.Run)
 	}
 	switch ok, err := w.ports.Ledger.Settle(ctx, p.Key, seq, mine); { // given up by another: take it over
@@ -125,22 +125,25 @@ func (w *Worker) takeKey(ctx context.Context, run string, c *call, limit time.Du
 
 // deserted reports whether nobody will ever say what came of a key that a run
 // claimed: its effect is pending no more (the run was cancelled, say), and a
-// handler that was at it then is over.
-func (w *Worker) deserted(ctx context.Context, have LedgerEntry, limit time.Duration) bool {
+// handler that was at it then is over. Refused is when the key was first asked
+// for in vain. That a run has no record is believed only if it is said long after
+// that: its tombstone may have expired, or whoever answers may be behind.
+func (w *Worker) deserted(ctx context.Context, have LedgerEntry, limit time.Duration, refused *time.Time) bool {
 	r, err := w.ports.Log.Look(ctx, have.Run)
 	if err != nil {
 		w.trouble(onNATS, err)
 		return false
 	}
-	if r == nil { // its tombstone has expired
-		return true
+	over := limit + hungAfter + w.cfg.AckWait
+	if r == nil {
+		return refused != nil && time.Since(*refused) > over
 	}
 	for i := range r.Pending {
 		if r.Pending[i].ID == have.Effect {
 			return false
 		}
 	}
-	return time.Since(r.At) > limit+hungAfter+w.cfg.AckWait
+	return time.Since(r.At) > over
 }
 
 // closeKey records what a handler's return means for the business key that was

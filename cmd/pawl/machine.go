@@ -55,9 +55,14 @@ this build instead, and needs no fleet.`,
 
 // machines are those of the fleet, by name: from a worker, which may know how
 // many runs there are, or else from the registry.
-func (a *app) machines(ctx context.Context, f *cli.Fleet) ([]api.Machine, error) {
+func (a *app) machines(ctx context.Context, command string) ([]api.Machine, error) {
+	f, err := a.Open(ctx, command)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
 	var l api.MachineList
-	err := a.ask(ctx, f, api.MachinesList, struct{}{}, &l)
+	err = a.ask(ctx, f, api.MachinesList, struct{}{}, &l)
 	if err == nil || ctx.Err() != nil {
 		return l.Machines, err
 	}
@@ -65,12 +70,7 @@ func (a *app) machines(ctx context.Context, f *cli.Fleet) ([]api.Machine, error)
 }
 
 func (a *app) machineList(ctx context.Context) error {
-	f, err := a.Open(ctx, "pawl machine ls")
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	machines, err := a.machines(ctx, f)
+	machines, err := a.machines(ctx, "pawl machine ls")
 	if err != nil {
 		return err
 	}
@@ -140,12 +140,7 @@ func machineArg(cmd *cobra.Command, args []string) error {
 }
 
 func (a *app) machineShow(ctx context.Context, name string) error {
-	f, err := a.Open(ctx, "pawl machine show")
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	machines, err := a.machines(ctx, f)
+	machines, err := a.machines(ctx, "pawl machine show")
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,6 @@ package ops
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,6 +27,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/pawlrun/pawl/internal/logkey"
+	"github.com/pawlrun/pawl/internal/serve"
 )
 
 // Options say what is served, and where.
@@ -44,10 +44,7 @@ type Options struct {
 }
 
 // Server answers over HTTP.
-type Server struct {
-	listener net.Listener
-	http     *http.Server
-}
+type Server struct{ *serve.Server }
 
 // The server faces probes and scrapers, which are quick; a profile may take as
 // long as its reader asked for, so nothing bounds the writing.
@@ -78,44 +75,13 @@ func Listen(c Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{listener: l, http: &http.Server{
+	return &Server{&serve.Server{What: "health and metrics", Listener: l, Grace: stopTimeout, HTTP: &http.Server{
 		Handler:           counted(handler(c), c.Served),
 		ReadHeaderTimeout: readTimeout,
 		ReadTimeout:       readTimeout,
 		IdleTimeout:       idleTimeout,
 		ErrorLog:          slog.NewLogLogger(c.Logger.Handler(), slog.LevelWarn),
-	}}, nil
-}
-
-// Addr is the address that was bound.
-func (s *Server) Addr() string { return s.listener.Addr().String() }
-
-// Run serves until ctx ends; then it lets requests in hand finish for a
-// moment. It returns nil if it ended because of ctx.
-func (s *Server) Run(ctx context.Context) error {
-	served := make(chan error, 1)
-	go func() { served <- s.http.Serve(s.listener) }()
-	select {
-	case err := <-served:
-		return fmt.Errorf("serve health and metrics: %w", err)
-	case <-ctx.Done():
-	}
-	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-	defer cancel()
-	if err := s.http.Shutdown(stop); err != nil {
-		_ = s.http.Close() // a profile somebody waits for; it is not worth a longer stop
-	}
-	<-served
-	return nil
-}
-
-// Close gives the address back, whether or not Run was called; requests in hand
-// are cut off. It may be called again.
-func (s *Server) Close() error {
-	if err := errors.Join(s.listener.Close(), s.http.Close()); !errors.Is(err, net.ErrClosed) {
-		return err
-	}
-	return nil
+	}}}, nil
 }
 
 func handler(c Options) *http.ServeMux {
@@ -144,30 +110,15 @@ func counted(h *http.ServeMux, served func(string, int)) http.Handler {
 		return h
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		c := &coded{ResponseWriter: w, code: http.StatusOK}
+		c := serve.Remember(w)
 		h.ServeHTTP(c, req)
 		_, path, ok := strings.Cut(req.Pattern, " ")
 		if !ok {
 			path = req.Pattern
 		}
-		served(path, c.code)
+		served(path, c.Code)
 	})
 }
-
-// coded remembers the code of an answer.
-type coded struct {
-	http.ResponseWriter
-	code int
-}
-
-// WriteHeader notes the code.
-func (c *coded) WriteHeader(code int) {
-	c.code = code
-	c.ResponseWriter.WriteHeader(code)
-}
-
-// Unwrap lets a profile be flushed and its deadlines be set.
-func (c *coded) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
 func (r *Ready) serve(w http.ResponseWriter, req *http.Request) {
 	s := r.status()

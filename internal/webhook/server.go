@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/pawlrun/pawl/api"
+	"github.com/pawlrun/pawl/internal/serve"
 )
 
 // Machines knows what the fleet can run.
@@ -75,12 +76,11 @@ const (
 
 // Server takes requests over HTTP.
 type Server struct {
-	o        Options
-	listener net.Listener
-	http     *http.Server
-	mux      *http.ServeMux
-	tokens   [][sha256.Size]byte
-	places   chan struct{}
+	*serve.Server
+	o      Options
+	mux    *http.ServeMux
+	tokens [][sha256.Size]byte
+	places chan struct{}
 }
 
 // Listen binds the address. Then either Run or Close must be called.
@@ -93,14 +93,14 @@ func Listen(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("http.starts.addr: %w", err)
 	}
-	s := &Server{o: o, listener: l, mux: http.NewServeMux(), places: make(chan struct{}, o.InFlight)}
+	s := &Server{o: o, mux: http.NewServeMux(), places: make(chan struct{}, o.InFlight)}
 	for _, t := range o.Tokens {
 		s.tokens = append(s.tokens, sha256.Sum256([]byte(t)))
 	}
 	s.mux.HandleFunc("POST /start/{machine}", s.start)
 	s.mux.HandleFunc("POST /signal/{run}/{name}", s.signal)
 	s.mux.HandleFunc("GET /runs/{run}", s.run)
-	s.http = &http.Server{
+	s.Server = &serve.Server{What: "starts over HTTP", Listener: l, Grace: o.Timeout + grace, HTTP: &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       readTimeout,
@@ -108,47 +108,16 @@ func Listen(o Options) (*Server, error) {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug), // what strangers send is no news
-	}
+	}}
 	return s, nil
-}
-
-// Addr is the address that was bound.
-func (s *Server) Addr() string { return s.listener.Addr().String() }
-
-// Run serves until ctx ends; then it takes nothing new and answers what is in
-// hand. It returns nil if it ended because of ctx.
-func (s *Server) Run(ctx context.Context) error {
-	served := make(chan error, 1)
-	go func() { served <- s.http.Serve(s.listener) }()
-	select {
-	case err := <-served:
-		return fmt.Errorf("take starts over HTTP: %w", err)
-	case <-ctx.Done():
-	}
-	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.o.Timeout+grace)
-	defer cancel()
-	if err := s.http.Shutdown(stop); err != nil {
-		_ = s.http.Close() // a client that is still sending: it will send again
-	}
-	<-served
-	return nil
-}
-
-// Close gives the address back, whether or not Run was called. It may be
-// called again.
-func (s *Server) Close() error {
-	if err := errors.Join(s.listener.Close(), s.http.Close()); !errors.Is(err, net.ErrClosed) {
-		return err
-	}
-	return nil
 }
 
 // ServeHTTP lets in who has a token, while there is a place.
 func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	_, pattern := s.mux.Handler(req)
 	_, path, _ := strings.Cut(pattern, " ")
-	c := &coded{ResponseWriter: w, code: http.StatusOK}
-	defer func() { s.o.Served(path, c.code) }()
+	c := serve.Remember(w)
+	defer func() { s.o.Served(path, c.Code) }()
 	if !s.knows(req) {
 		c.Header().Set("WWW-Authenticate", `Bearer realm="pawl"`)
 		fail(c, &api.Error{Code: http.StatusUnauthorized, Class: "unauthorised", Message: "a token is needed: Authorization: Bearer …"})
@@ -175,21 +144,6 @@ func (s *Server) knows(req *http.Request) bool {
 	}
 	return good == 1 && strings.EqualFold(scheme, "Bearer")
 }
-
-// coded remembers the code of an answer.
-type coded struct {
-	http.ResponseWriter
-	code int
-}
-
-// WriteHeader notes the code.
-func (c *coded) WriteHeader(code int) {
-	c.code = code
-	c.ResponseWriter.WriteHeader(code)
-}
-
-// Unwrap lets the body's reader reach the connection.
-func (c *coded) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
 // retryAfter is how long, in seconds, who got a 503 is asked to wait.
 func retryAfter(e *api.Error) int {

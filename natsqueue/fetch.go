@@ -42,6 +42,8 @@ var _ worker.Source = (*Source)(nil)
 // Fetch implements worker.Source. It returns as soon as there is anything, and
 // nothing without an error when there is nothing; never more than n. Messages
 // come with an error only if ctx ended: they are to be answered all the same.
+// What comes between two fetches waits for the next; who makes no more calls
+// Fetch with a ctx that has ended until nothing is left.
 func (s *Source) Fetch(ctx context.Context, consumer string, n int, wait time.Duration) ([]queue.Message, error) {
 	name, err := streamOf(consumer)
 	if err != nil {
@@ -110,6 +112,10 @@ func (s *Source) deliveries(ctx context.Context, consumer, stream string, n int,
 	p, msgs, err := s.puller(consumer, stream, n)
 	if err != nil || len(msgs) > 0 {
 		return msgs, err
+	}
+	if err := ctx.Err(); err != nil && !p.open { // nothing has come that would lie about
+		s.release(consumer, p, false)
+		return nil, err
 	}
 	msgs, err = p.fetch(ctx, n, wait)
 	s.release(consumer, p, len(msgs) > 0 || err == nil && !p.open)
@@ -243,6 +249,7 @@ type puller struct {
 	pulls   int  // made so far
 
 	open    bool            // a pull was not ended by the server yet
+	brief   bool            // it takes what there is, and does not wait
 	reply   string          // where its status comes
 	cut     <-chan struct{} // closed when the connection it went by breaks
 	left    int             // how many messages it may still bring
@@ -288,9 +295,12 @@ func (p *puller) fetch(ctx context.Context, n int, wait time.Duration) ([]*nats.
 	}
 }
 
-// pull makes one pull: it ends when there is something, as soon as there is no
-// more of it. A server that does not end it in time, because it is busy
-// syncing, leaves it open for the next fetch.
+// pull goes on with the pull that is open, or makes one, and returns as soon as
+// there is something, with as much as has come by then. The pull stays open for
+// the next fetch, until it has brought what it was made for or is over: so the
+// broker deals messages out in turn among all who wait. One that ends with the
+// first messages would have the others turned away as long as there are fewer
+// messages than it could take.
 func (p *puller) pull(ctx context.Context, n int, wait time.Duration) ([]*nats.Msg, error) {
 	if err := p.request(n, wait); err != nil {
 		return nil, err
@@ -299,6 +309,9 @@ func (p *puller) pull(ctx context.Context, n int, wait time.Duration) ([]*nats.M
 	defer over.Stop()
 	var got []*nats.Msg
 	for p.left > 0 && len(got) < n {
+		if len(got) > 0 && len(p.msgs) == 0 && !p.brief {
+			return got, nil
+		}
 		select {
 		case m := <-p.msgs:
 			// What is delivered has an ack's address; a status has none. A
@@ -334,8 +347,10 @@ func (p *puller) request(n int, wait time.Duration) error {
 	if p.open {
 		return nil
 	}
-	request := map[string]any{"batch": n, "no_wait": true, "max_bytes": fetchBytes}
-	if wait > 0 {
+	request := map[string]any{"batch": n, "max_bytes": fetchBytes}
+	if p.brief = wait <= 0; p.brief {
+		request["no_wait"] = true
+	} else {
 		request["expires"] = max(wait, time.Millisecond)
 	}
 	body, _ := json.Marshal(request) // numbers

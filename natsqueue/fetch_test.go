@@ -244,7 +244,7 @@ func TestFetchTakesWhatThereIs(t *testing.T) {
 // though the broker turns pulls away while others wait.
 func TestFetchByManyLanes(t *testing.T) {
 	t.Parallel()
-	f := one(t)
+	f := newFleet(t, natstest.One(t).Conn(), Topology{AckWait: time.Hour}, brisk()) // acks may be late under a burst of synced writes
 	const n, lanes = 2000, 8
 	var mu sync.Mutex
 	seen := map[string]int{}
@@ -381,6 +381,88 @@ func TestFetchWithoutAServer(t *testing.T) {
 	}
 }
 
+// TestFetchInTurn has two workers wait: the broker deals out to both in turn,
+// however few messages there are, and whoever fetches first.
+func TestFetchInTurn(t *testing.T) {
+	t.Parallel()
+	f := one(t)
+	workers := []*Queue{f.q, opened(t, f.nc, brisk())}
+	const n = 40
+	fetch := func(q *Queue) int {
+		msgs, err := q.Source.Fetch(t.Context(), ConsumerStart, 100, time.Minute)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, m := range msgs {
+			if err := m.Ack(); err != nil {
+				t.Error(err)
+			}
+		}
+		return len(msgs)
+	}
+	var got [2]int
+	var first sync.WaitGroup
+	for i, q := range workers {
+		first.Go(func() { got[i] = fetch(q) })
+	}
+	natstest.Await(t, "both pulls", func() bool {
+		c, err := f.q.link.js.Consumer(t.Context(), "PAWL_START", ConsumerStart)
+		return err == nil && c.CachedInfo().NumWaiting == 2
+	})
+	for i := range n {
+		f.publish("pawl.start.sink", map[string]string{"Pawl-Run-Id": fmt.Sprint(i)}, `{}`)
+	}
+	first.Wait()
+	for i, q := range workers {
+		for got[i] < n/2 {
+			got[i] += fetch(q)
+		}
+	}
+	if got != [2]int{n / 2, n / 2} {
+		t.Errorf("got %v of %d, want half each", got, n)
+	}
+}
+
+// TestFetchGivenUpBetweenFetches returns what came for a fetch that had
+// returned: who makes no more gets nothing more.
+func TestFetchGivenUpBetweenFetches(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, natstest.One(t).Conn(), Topology{AckWait: time.Hour}, brisk())
+	publish := func(run string) {
+		f.publish("pawl.start.sink", map[string]string{"Pawl-Run-Id": run}, `{}`)
+	}
+	publish("first")
+	if msgs, err := f.q.Source.Fetch(t.Context(), ConsumerStart, 10, time.Minute); err != nil || len(msgs) != 1 {
+		t.Fatalf("fetch: %d messages, %v", len(msgs), err)
+	}
+	publish("second") // for the pull that is open
+	over := contextEnded(t)
+	runs := map[string]bool{}
+	for {
+		msgs, _ := f.q.Source.Fetch(over, ConsumerStart, 10, time.Minute)
+		if len(msgs) == 0 {
+			break
+		}
+		for _, m := range msgs {
+			runs[m.Run] = true
+		}
+	}
+	publish("third")
+	if msgs, err := f.q.Source.Fetch(over, ConsumerStart, 10, time.Minute); len(msgs) != 0 || !errors.Is(err, context.Canceled) {
+		t.Errorf("fetch: %d messages, %v", len(msgs), err)
+	}
+	other := opened(t, f.nc, brisk())
+	for !runs["second"] || !runs["third"] {
+		msgs, err := other.Source.Fetch(t.Context(), ConsumerStart, 10, 10*time.Second)
+		if err != nil || len(msgs) == 0 {
+			t.Fatalf("another gets %d messages, %v, after %v", len(msgs), err, runs)
+		}
+		for _, m := range msgs {
+			runs[m.Run] = true
+		}
+	}
+}
+
 // TestFetchWithoutALeader has the one node stop that has a consumer, while the
 // others answer: an election takes its time, so for a while that is no trouble
 // to tell of, and each fetch takes the time it was given.
@@ -393,7 +475,7 @@ func TestFetchWithoutALeader(t *testing.T) {
 	if _, err := hasty.Source.Fetch(t.Context(), ConsumerStart, 1, 0); err != nil {
 		t.Fatal(err)
 	}
-	hasty.link.opts.Patience = time.Millisecond // only now: opening and a first fetch take longer
+	hasty.link.opts.Patience = time.Millisecond // only now: it is less than opening and the first fetch take
 	n := c.Leader("PAWL_START")
 	n.Stop()
 	natstest.Await(t, "the connection", func() bool { return f.nc.IsConnected() && f.nc.FlushTimeout(time.Second) == nil })

@@ -98,16 +98,25 @@ func (h *health) worked(name string) (news bool) {
 	return news
 }
 
+// away reports whether a dependency is away.
+func (h *health) away() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range h.sick {
+		if s.trial.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
 // well waits until no dependency is away; false if ctx ended first.
 func (h *health) well(ctx context.Context) bool {
 	for {
 		h.mu.Lock()
-		away, c := false, h.cond
-		for _, s := range h.sick {
-			away = away || s.trial.IsZero()
-		}
+		c := h.cond
 		h.mu.Unlock()
-		if !away {
+		if !h.away() {
 			return ctx.Err() == nil
 		}
 		select {

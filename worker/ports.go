@@ -188,7 +188,9 @@ type Mail interface {
 type Source interface {
 	// Fetch returns up to n messages of one queue, waiting at most wait for
 	// the first. Name is a consumer's: "start", "signal", "event", "due", or
-	// "effect-" and the token of an effect type.
+	// "effect-" and the token of an effect type. Messages may come for a fetch
+	// that has returned: they wait for the next one. With a ctx that has ended
+	// it returns such messages alone, and no more will come.
 	Fetch(ctx context.Context, consumer string, n int, wait time.Duration) ([]queue.Message, error)
 	// Postpone schedules a copy of the message to come again at the given
 	// time, and returns when that is stored; the caller acks the original.

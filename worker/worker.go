@@ -179,7 +179,14 @@ func (w *Worker) consumers() []consumer {
 
 // puller fetches from one queue and hands the messages to the lanes.
 func (w *Worker) puller(ctx context.Context, c consumer) {
-	for w.health.well(ctx) {
+	defer w.giveBack(c)
+	for {
+		if w.health.away() {
+			w.giveBack(c) // nothing lies here meanwhile
+		}
+		if !w.health.well(ctx) {
+			return
+		}
 		n := c.gate.take(ctx, w.cfg.Batch)
 		if n == 0 {
 			return
@@ -197,6 +204,21 @@ func (w *Worker) puller(ctx context.Context, c consumer) {
 				c.gate.put(len(messages) - i)
 				return
 			}
+		}
+	}
+}
+
+// giveBack ends the pull that is open and returns what it has brought.
+func (w *Worker) giveBack(c consumer) {
+	over, cancel := context.WithCancel(w.work)
+	cancel()
+	for {
+		messages, _ := w.ports.Source.Fetch(over, c.name, w.cfg.Batch, 0)
+		if len(messages) == 0 {
+			return
+		}
+		for _, m := range messages {
+			_ = m.Nak(0)
 		}
 	}
 }

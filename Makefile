@@ -3,7 +3,7 @@
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .DEFAULT_GOAL := help
-.PHONY: help check test race lint demo model bench bench-real fuzz ci
+.PHONY: help check test race lint demo model faults bench bench-real fuzz ci
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ demo: ## run the shipped samples on an embedded fleet
 
 model: ## search the protocol in all its settings; takes long and much memory
 	go test ./internal/model -model.all -timeout 0 -v
+
+faults: ## 2,000 runs on three nodes, through everything that can go down; takes minutes
+	go test . -run TestFleetOnThreeNodes -v -timeout 30m -fleet.runs 2000
 
 bench: ## benchmarks
 	go test -run '^$$' -bench . -benchmem ./...

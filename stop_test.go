@@ -34,25 +34,6 @@ func TestStopUnderLoadRepeatsNothing(t *testing.T) {
 	}
 }
 
-// Two workers share the load with no configuration beyond the addresses.
-func TestTwoWorkersShareTheLoad(t *testing.T) {
-	f := realServers(t)
-	k := newKillCheck(t)
-	startProcess(t, env(f.env, slowly))
-	startProcess(t, env(f.env, slowly))
-	for i := range killRuns {
-		f.start("kitchensink", fmt.Sprintf("kill-%d", i), killScript(k.sink.URL, i))
-	}
-	k.finish(f)
-	by := map[string]int{}
-	for _, r := range f.lastOf(t.Context()) {
-		by[r.By]++
-	}
-	if len(by) != 2 {
-		t.Errorf("runs were ended by %v, want two workers", by)
-	}
-}
-
 // A second process on the same data directory says who holds it and how to
 // join that fleet, and leaves it alone.
 func TestSecondProcessSaysWhoHoldsTheDirectory(t *testing.T) {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -15,8 +16,16 @@ import (
 	"github.com/pawlrun/pawl/internal/natstest"
 )
 
-// TestMain lets the test binary be pawl, for what only a process can show.
+// TestMain lets the test binary be pawl, or a worker, for what only a process
+// can show.
 func TestMain(m *testing.M) {
+	if os.Getenv("PAWL_TEST_AS_WORKER") != "" {
+		if err := asWorker(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if os.Getenv("PAWL_TEST_AS_PROCESS") != "" {
 		main()
 	}

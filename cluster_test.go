@@ -55,19 +55,30 @@ func TestFleetOnThreeNodes(t *testing.T) {
 	}
 	began := time.Now()
 	h := newHurt(t)
+	due := make(chan int, h.runs) // runs to start: half of them now, and some before each fault
 	acked := make(chan error, 1)
-	go func() { acked <- h.produce() }()
+	go func() { acked <- h.produce(due) }()
+	started := 0
+	start := func(until int) {
+		for ; started < until; started++ {
+			due <- started
+		}
+	}
+	start(h.runs / 2)
 	var faults []fault
 	for round := range max(1, h.runs/400) {
 		faults = append(faults, h.faults(round)...)
 	}
 	t.Logf("%5.1f s: it works", time.Since(began).Seconds())
 	for i, f := range faults {
-		h.progress((i + 1) * h.runs * killSteps * 9 / 10 / len(faults))
+		// Whatever the last fault took: the next one meets runs under way.
+		start(h.runs/2 + (i+1)*(h.runs-h.runs/2)/len(faults))
+		h.progress(h.calls() + h.runs*killSteps/len(faults)/4)
 		at := time.Now()
 		f.happen()
 		t.Logf("%5.1f s: %s, after %d ms", time.Since(began).Seconds(), f.name, time.Since(at).Milliseconds())
 	}
+	close(due)
 	if err := <-acked; err != nil {
 		t.Error(err)
 	}
@@ -110,10 +121,10 @@ func (h *hurt) begin(i int) {
 	h.workers[i] = startProcess(h.t, env(h.env, few))
 }
 
-// produce publishes the starts as a producer does who wants every one of them
+// produce publishes starts as a producer does who wants every one of them
 // taken: what is not acknowledged is sent again.
-func (h *hurt) produce() error {
-	for i := range h.runs {
+func (h *hurt) produce(due <-chan int) error {
+	for i := range due {
 		m := nats.NewMsg("pawl.start.kitchensink")
 		m.Header["Pawl-Run-Id"] = []string{fmt.Sprintf("kill-%d", i)}
 		m.Data = []byte(killScript(h.sink.URL, i))
@@ -221,7 +232,7 @@ func (h *hurt) asks(subject string, answer any) {
 func (h *hurt) halt(stream string) {
 	n := h.cluster.Leader(stream)
 	n.Stop()
-	h.progress(min(h.calls()+20, h.runs*killSteps))
+	h.progress(h.calls() + 5)
 	n.Start()
 }
 

@@ -103,7 +103,7 @@ func commandOf(e *statemachine.Event) *statemachine.Command {
 		return nil
 	}
 	c, err := statemachine.ParseCommand(e.Kind, e.Body)
-	if err != nil || c == (statemachine.Command{}) {
+	if err != nil || c.IsZero() {
 		return nil // it was checked when it was recorded
 	}
 	return &c

@@ -68,8 +68,11 @@ func (f *Fold) start(e *Event, body json.RawMessage) error {
 }
 
 // result takes the answer to an effect, wherever the effect is.
-func (f *Fold) result(e *Event, body json.RawMessage) error {
-	p := f.remove(e.Effect)
+func (f *Fold) result(e *Event, body json.RawMessage) error { return f.answer(e, e.Effect, body) }
+
+// answer ends a pending effect with its result.
+func (f *Fold) answer(e *Event, effect string, body json.RawMessage) error {
+	p := f.remove(effect)
 	if p.Place == Parked {
 		f.rest()
 	}

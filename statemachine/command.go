@@ -27,8 +27,14 @@ func (c Command) Check(kind EventKind) error {
 	switch {
 	case !kind.IsCommand():
 		return fmt.Errorf("no command is called %q", trim(string(kind), 64))
-	case c.Effect != "" && kind != EventRedrive:
-		err = errors.New("effect is for a redrive only")
+	case c.Effect != "" && kind != EventRedrive && kind != EventResolve:
+		err = errors.New("effect is for a redrive or a resolve only")
+	case len(c.Result) > 0 && kind != EventResolve:
+		err = errors.New("result is for a resolve only")
+	case kind == EventResolve && (c.Effect == "" || len(c.Result) == 0):
+		err = errors.New("effect and result are needed")
+	case len(c.Result) > 0 && !json.Valid(c.Result):
+		err = errors.New("the result is not JSON")
 	case !utf8.ValidString(c.By + c.Reason + c.Effect):
 		err = errors.New("not UTF-8")
 	default:
@@ -52,7 +58,7 @@ func (c Command) within() error {
 
 // IsCommand reports whether events of this kind are commands of a person.
 func (k EventKind) IsCommand() bool {
-	return k == EventCancel || k == EventPause || k == EventResume || k == EventRedrive
+	return k == EventCancel || k == EventPause || k == EventResume || k == EventRedrive || k == EventResolve
 }
 
 // normalizeCommand checks a command and gives its body the form that is
@@ -69,7 +75,7 @@ func normalizeCommand(e *Event) error {
 		return err
 	}
 	e.Body = nil
-	if c != (Command{}) {
+	if !c.IsZero() {
 		e.Body, err = marshal(c)
 	}
 	return err
@@ -92,6 +98,8 @@ func (f *Fold) command(e *Event, body json.RawMessage) error {
 		f.resume()
 	case EventRedrive:
 		f.redrive(c.Effect)
+	case EventResolve:
+		return f.resolve(e, c)
 	}
 	return nil
 }
@@ -133,10 +141,20 @@ func (f *Fold) resume() {
 func (f *Fold) redrive(effect string) {
 	f.replaceAll(func(p *Pending) bool { return p.Place == Parked && (effect == "" || p.ID == effect) }, func(p *Pending) {
 		p.Try++
-		p.Attempt, p.Cause, p.First = 1, nil, nil
+		p.Attempt, p.Cause, p.First, p.Redriven = 1, nil, nil, p.Try
 		f.queue(p)
 	})
 	f.rest()
+}
+
+// resolve takes what a person says an effect came to that was given up, as if
+// its handler had returned it.
+func (f *Fold) resolve(e *Event, c Command) error {
+	p := f.pending(c.Effect)
+	if p == nil || p.Place != Parked {
+		return nil
+	}
+	return f.answer(e, c.Effect, c.Result)
 }
 
 // rest sets what is said of a run that goes on, from what it waits for.

@@ -34,7 +34,7 @@ func TestCommands(t *testing.T) {
 	}
 	redriven := func(r *sm.Record) {
 		queued(r)
-		r.Pending[0].Try, r.Pending[0].Attempt, r.Pending[0].Cause, r.Pending[0].First = 3, 1, nil, nil
+		r.Pending[0].Try, r.Pending[0].Attempt, r.Pending[0].Cause, r.Pending[0].First, r.Pending[0].Redriven = 3, 1, nil, nil, 3
 	}
 	cancelled := func(r *sm.Record) {
 		r.Status, r.Pending, r.Inbox = sm.StatusCancelled, nil, nil
@@ -91,6 +91,7 @@ func TestPausedRun(t *testing.T) {
 	pause := commandEvent(sm.EventPause, "p", sm.Command{Reason: "why"})
 	resume := commandEvent(sm.EventResume, "q", sm.Command{})
 	redrive := commandEvent(sm.EventRedrive, "r", sm.Command{})
+	resolve := commandEvent(sm.EventResolve, "s", sm.Command{Effect: resultEvent().Effect, Result: resultEvent().Body})
 	given := failureEvent(2, nil, "http")
 	tests := []struct {
 		name   string
@@ -111,6 +112,9 @@ func TestPausedRun(t *testing.T) {
 		{"given up, and resumed", sm.Inline, []sm.Event{pause, given, resume}, sm.StatusParked, sm.Parked, 2, []sm.EntryKind{sm.EntryLetter}},
 		{"parked, and resumed", sm.Parked, []sm.Event{pause, resume}, sm.StatusParked, sm.Parked, 2, nil},
 		{"parked, and redriven", sm.Parked, []sm.Event{pause, redrive}, sm.StatusPaused, sm.Held, 3, nil},
+		{"parked, and resolved", sm.Parked, []sm.Event{pause, resolve}, sm.StatusPaused, sm.Held, 1, nil},
+		{"parked, resolved, and resumed", sm.Parked, []sm.Event{resolve}, sm.StatusRunning, sm.Queued, 1, []sm.EntryKind{sm.EntryEffect}},
+		{"queued, and resolved", sm.Queued, []sm.Event{resolve}, sm.StatusRunning, sm.Queued, 2, nil},
 		{"a late result of what was given up", sm.Parked, []sm.Event{pause, resultEvent()}, sm.StatusPaused, sm.Held, 1, nil},
 		{"an inline effect is let go", sm.Inline, []sm.Event{queueEvent(), pause}, sm.StatusPaused, sm.Held, 2, nil},
 	}
@@ -154,8 +158,11 @@ func TestCommandThatIsNone(t *testing.T) {
 		{sm.EventCancel, `{"reson":"x"}`, `body of a cancel: json: unknown field "reson"`},
 		{sm.EventCancel, `{"reason":1}`, `body of a cancel: field reason: number given where string is expected`},
 		{sm.EventPause, `{} {}`, `body of a pause: more than one JSON value`},
-		{sm.EventPause, `{"effect":"e"}`, `pause: effect is for a redrive only`},
+		{sm.EventPause, `{"effect":"e"}`, `pause: effect is for a redrive or a resolve only`},
 		{sm.EventResume, long, `resume: by of 257 bytes exceeds the limit of 256 bytes`},
+		{sm.EventRedrive, `{"effect":"e","result":1}`, `redrive: result is for a resolve only`},
+		{sm.EventResolve, `{"effect":"e"}`, `resolve: effect and result are needed`},
+		{sm.EventResolve, `{"result":1}`, `resolve: effect and result are needed`},
 		{sm.EventRedrive, `x`, `body of a redrive: invalid character 'x' looking for beginning of value`},
 	} {
 		_, err := sm.ParseCommand(tt.kind, []byte(tt.body))
@@ -163,7 +170,7 @@ func TestCommandThatIsNone(t *testing.T) {
 			t.Errorf("ParseCommand(%s, %s) = %v, want %q", tt.kind, tt.body, err, tt.want)
 		}
 	}
-	if c, err := sm.ParseCommand(sm.EventCancel, nil); c != (sm.Command{}) || err != nil {
+	if c, err := sm.ParseCommand(sm.EventCancel, nil); !c.IsZero() || err != nil {
 		t.Errorf("ParseCommand of nothing = %v, %v", c, err)
 	}
 	d := orders().Definitions()[0]

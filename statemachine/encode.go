@@ -265,6 +265,7 @@ func writePending(a *appender, p *Pending) {
 	}
 	writeCause(a, "cause", p.Cause)
 	a.timeIf("first_failure", p.First)
+	a.numIf("redriven", p.Redriven)
 	a.b = append(a.b, '}')
 }
 

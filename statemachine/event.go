@@ -39,7 +39,7 @@ func (f *Fold) normalize(e *Event) error {
 		if err := within("name", len(e.Name), MaxID); err != nil {
 			return err
 		}
-	case EventCancel, EventPause, EventResume, EventRedrive:
+	case EventCancel, EventPause, EventResume, EventRedrive, EventResolve:
 		if err := normalizeCommand(e); err != nil {
 			return err
 		}

@@ -224,6 +224,9 @@ func readPending(p *scan, q *Pending) {
 	if p.field("first_failure") {
 		q.First = p.timePtr()
 	}
+	if p.field("redriven") {
+		q.Redriven = p.int()
+	}
 	p.end('}')
 }
 

@@ -18,7 +18,7 @@ func TestPure(t *testing.T) {
 	t.Parallel()
 	allowed := map[string]bool{
 		"bytes": true, "cmp": true, "crypto/sha256": true, "encoding/base64": true, "encoding/json": true, "errors": true,
-		"fmt": true, "iter": true, "maps": true, "math": true, "reflect": true, "runtime": true, "slices": true, "strconv": true,
+		"fmt": true, "iter": true, "maps": true, "math": true, "reflect": true, "regexp": true, "runtime": true, "slices": true, "strconv": true,
 		"strings": true, "time": true, "unicode/utf8": true,
 	}
 	fset := token.NewFileSet()

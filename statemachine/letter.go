@@ -1,6 +1,7 @@
 package statemachine
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -27,13 +28,30 @@ func (f *Fold) letter(p *Pending, c Cause) Letter {
 }
 
 // FaultPrint is the fingerprint of a fault: what fails for the same reason has
-// the same, whatever numbers and ids its message contains.
+// the same, whichever run, worker or build it happened to. Of the message its
+// first line counts (what follows is a stack), and not what differs from one
+// time to the next: quoted values, numbers, ids, addresses.
 func FaultPrint(machine, state, effect, class, message string) string {
-	message = strings.Map(func(r rune) rune {
-		if '0' <= r && r <= '9' {
-			return -1
+	return digest([]byte(machine), []byte(state), []byte(effect), []byte(class), []byte(pattern(message)))
+}
+
+var (
+	quotedRE   = regexp.MustCompile("\"(?:[^\"\\\\]|\\\\.)*\"|`[^`]*`|\\B'[^']*'")
+	wordRE     = regexp.MustCompile(`[\p{L}\p{N}_.:+@/=%&?#~\[\]-]+`)
+	variableRE = regexp.MustCompile(`\p{N}|@|://|^[0-9a-fA-F]{8,}[.:]*$`)
+	seriesRE   = regexp.MustCompile(`…(?:[\s,;]+…)+`)
+)
+
+// pattern is what messages about the same fault have in common.
+func pattern(message string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(message), "\n")
+	line = quotedRE.ReplaceAllString(line, "…")
+	line = wordRE.ReplaceAllStringFunc(line, func(word string) string {
+		if variableRE.MatchString(word) {
+			return "…"
 		}
-		return r
-	}, message)
-	return digest([]byte(machine), []byte(state), []byte(effect), []byte(class), []byte(message))
+		return word
+	})
+	line = strings.Join(strings.Fields(line), " ")
+	return seriesRE.ReplaceAllString(line, "…")
 }

@@ -129,6 +129,7 @@ const (
 	EventPause   EventKind = "pause"   // a person holds it
 	EventResume  EventKind = "resume"  // and lets it go on
 	EventRedrive EventKind = "redrive" // a person has given-up effects tried anew
+	EventResolve EventKind = "resolve" // a person says what a given-up effect came to
 )
 
 // Pending is an effect that was asked and has no result yet. It is carried in
@@ -151,6 +152,9 @@ type Pending struct {
 	Timeout Duration        `json:"timeout,omitempty"` // of one attempt; zero: the policy's
 	Cause   *Cause          `json:"cause,omitempty"`   // of the last failed attempt
 	First   *time.Time      `json:"first_failure,omitempty"`
+	// Redriven is the try that the last redrive began, 0 if there was none:
+	// about those before it a person has decided.
+	Redriven int `json:"redriven,omitempty"`
 }
 
 // IdempotencyKey is what the handler is given to make repeats harmless.
@@ -200,7 +204,14 @@ const (
 type Command struct {
 	By     string `json:"by,omitempty"`     // who; "unverified:" and a name if they only say so
 	Reason string `json:"reason,omitempty"` // why, at most 2 KB
-	Effect string `json:"effect,omitempty"` // redrive: id of the effect; empty: all that were given up
+	Effect string `json:"effect,omitempty"` // redrive: id of the effect; empty: all that were given up. resolve: id of the effect
+
+	Result json.RawMessage `json:"result,omitempty"` // resolve: what the effect came to
+}
+
+// IsZero reports whether nothing is said.
+func (c Command) IsZero() bool {
+	return c.By == "" && c.Reason == "" && c.Effect == "" && len(c.Result) == 0
 }
 
 // Signal is an event that nobody waited for yet.
@@ -255,7 +266,7 @@ type Letter struct {
 	Class    string          `json:"class"`
 	Cause    string          `json:"cause"`
 	Attempts int             `json:"attempts"`
-	Print    string          `json:"print"` // fingerprint of the fault: machine, state, effect, class and the message without digits
+	Print    string          `json:"print"` // fingerprint of the fault: see FaultPrint
 	First    time.Time       `json:"first_failure"`
 	Last     time.Time       `json:"last_failure"`
 	Build    string          `json:"build,omitempty"`

@@ -69,10 +69,35 @@ func (d *Definition) Refold(prev *Stored, next *Record, blob func(hash string) (
 	if n := len(s.Outbox); n > len(next.Outbox) && s.Outbox[n-1].Kind == EntryFinished {
 		s.Outbox = s.Outbox[:n-1] // made by a build that did not tell of ends
 	}
+	s.forget(next)
 	if run.Field, run.Recorded, run.Refolded = firstDifference(next, s.Record); run.Field != "" {
 		return run
 	}
 	return nil
+}
+
+// forget drops what builds before did not note, or noted in another way.
+func (s *Sealed) forget(recorded *Record) {
+	was := map[string]*Pending{}
+	for i := range recorded.Pending {
+		was[recorded.Pending[i].ID] = &recorded.Pending[i]
+	}
+	for i := range s.Pending {
+		if p := was[s.Pending[i].ID]; p != nil && p.Redriven == 0 {
+			s.Pending[i].Redriven = 0
+		}
+	}
+	for i := range min(len(s.Outbox), len(recorded.Outbox)) {
+		if s.Outbox[i].Kind != EntryLetter || recorded.Outbox[i].Kind != EntryLetter {
+			continue
+		}
+		var a, b Letter
+		if unmarshal(s.Outbox[i].Body, &a) != nil || unmarshal(recorded.Outbox[i].Body, &b) != nil || a.Print == b.Print {
+			continue
+		}
+		a.Print = b.Print
+		s.Outbox[i].Body, _ = marshal(a) // it was decoded just now
+	}
 }
 
 // placesOf answers as the worker did that made the record.

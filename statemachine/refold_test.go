@@ -3,6 +3,7 @@ package statemachine_test
 import (
 	"encoding/json"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
@@ -67,6 +68,31 @@ func TestRefold(t *testing.T) {
 		}
 		if !strings.HasPrefix(err.Error(), "run r1, revision 4: "+tt.want.Field+" is ") {
 			t.Errorf("%s: %q", tt.name, err.Error())
+		}
+	}
+}
+
+// TestRefoldOfBefore checks that what builds before did not note, or noted in
+// another way, is no difference.
+func TestRefoldOfBefore(t *testing.T) {
+	t.Parallel()
+	read := func(name string) *sm.Stored {
+		b, err := os.ReadFile("testdata/records/" + name + ".json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := sm.Decode(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &sm.Stored{Record: r, Bytes: b}
+	}
+	d := orders().Definitions()[0]
+	for _, pair := range [][2]string{{"queued", "parked_digits"}, {"queued", "parked"}, {"parked_digits", "redriven_digits"}, {"parked", "redriven"}} {
+		prev, next := read(pair[0]), read(pair[1])
+		prev.Seq = next.Prev
+		if err := d.Refold(prev, next.Record, nil); err != nil {
+			t.Errorf("%s after %s: %v", pair[1], pair[0], err)
 		}
 	}
 }

@@ -224,7 +224,7 @@ func (w *Worker) deadLetter(ctx context.Context, m queue.Message, cause error) b
 		// may exist by the next delivery), the first verdict stands.
 		ID:   queue.LetterID(m.Kind, m.Seq),
 		Kind: kind, Machine: m.Machine, Run: m.Run, Class: class, Cause: messageOf(cause),
-		Print: statemachine.Fingerprint(class, []byte(string(m.Kind)+m.Machine)),
+		Print: statemachine.FaultPrint(m.Machine, "", string(m.Kind), class, messageOf(cause)),
 		First: m.Time.UTC(), Last: time.Now().UTC(), Build: w.cfg.Build,
 		Source: m.Subject, SrcSeq: m.Seq, Headers: headers, Body: m.Body,
 	}

@@ -167,6 +167,7 @@ func (p *Publisher) letterOf(item outbox.Item) (deadletter.Letter, error) {
 		First:    l.First,
 		Last:     l.Last,
 		Build:    l.Build,
+		Redrives: l.Redrives,
 		Source:   p.subj.history(item.Run),
 		SrcSeq:   item.Seq,
 		Body:     l.Input,

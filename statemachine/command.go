@@ -35,6 +35,12 @@ func (c Command) Check(kind EventKind) error {
 		err = errors.New("effect and result are needed")
 	case len(c.Result) > 0 && !json.Valid(c.Result):
 		err = errors.New("the result is not JSON")
+	case (c.Try != 0 || len(c.Input) > 0) && kind != EventRedrive:
+		err = errors.New("try and input are for a redrive only")
+	case c.Effect == "" && (c.Try != 0 || len(c.Input) > 0):
+		err = errors.New("try and input are of one effect, and none is named")
+	case c.Try < 0:
+		err = fmt.Errorf("try %d is not 1 or more", c.Try)
 	case !utf8.ValidString(c.By + c.Reason + c.Effect):
 		err = errors.New("not UTF-8")
 	default:
@@ -53,8 +59,14 @@ func (c Command) within() error {
 	if err := within("reason", len(c.Reason), MaxMessage); err != nil {
 		return err
 	}
-	return within("effect", len(c.Effect), MaxID)
+	if err := within("effect", len(c.Effect), MaxID); err != nil {
+		return err
+	}
+	return within("input", len(c.Input), maxEdit)
 }
+
+// maxEdit is how large the input of a redrive may be: its message has to fit.
+const maxEdit = 512 << 10
 
 // IsCommand reports whether events of this kind are commands of a person.
 func (k EventKind) IsCommand() bool {
@@ -97,7 +109,7 @@ func (f *Fold) command(e *Event, body json.RawMessage) error {
 	case EventResume:
 		f.resume()
 	case EventRedrive:
-		f.redrive(c.Effect)
+		return f.redrive(c)
 	case EventResolve:
 		return f.resolve(e, c)
 	}
@@ -138,13 +150,29 @@ func (f *Fold) resume() {
 
 // redrive has effects that were given up tried anew: one, or all if it names
 // none. Attempts begin again, tries go on: what an old try still says is stale.
-func (f *Fold) redrive(effect string) {
-	f.replaceAll(func(p *Pending) bool { return p.Place == Parked && (effect == "" || p.ID == effect) }, func(p *Pending) {
+func (f *Fold) redrive(c Command) error {
+	var input json.RawMessage
+	if len(c.Input) > 0 {
+		var err error
+		if input, err = f.refer(c.Input); err != nil {
+			return err
+		}
+	}
+	meant := func(p *Pending) bool {
+		return p.Place == Parked && (c.Effect == "" || p.ID == c.Effect) && (c.Try == 0 || p.Try == c.Try)
+	}
+	f.replaceAll(meant, func(p *Pending) {
 		p.Try++
+		p.Redrives++
 		p.Attempt, p.Cause, p.First, p.Redriven = 1, nil, nil, p.Try
+		if input != nil {
+			p.Input, p.Print = input, Fingerprint(p.Effect, c.Input)
+			p.Edits++
+		}
 		f.queue(p)
 	})
 	f.rest()
+	return nil
 }
 
 // resolve takes what a person says an effect came to that was given up, as if

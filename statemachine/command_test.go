@@ -35,6 +35,12 @@ func TestCommands(t *testing.T) {
 	redriven := func(r *sm.Record) {
 		queued(r)
 		r.Pending[0].Try, r.Pending[0].Attempt, r.Pending[0].Cause, r.Pending[0].First, r.Pending[0].Redriven = 3, 1, nil, nil, 3
+		r.Pending[0].Redrives++
+	}
+	edited := func(r *sm.Record) {
+		redriven(r)
+		p := &r.Pending[0]
+		p.Input, p.Print, p.Edits = json.RawMessage(`{"amount":2}`), sm.Fingerprint(p.Effect, []byte(`{"amount":2}`)), 1
 	}
 	cancelled := func(r *sm.Record) {
 		r.Status, r.Pending, r.Inbox = sm.StatusCancelled, nil, nil
@@ -54,6 +60,9 @@ func TestCommands(t *testing.T) {
 		{sm.EventRedrive, why, [5]func(*sm.Record){same, same, same, redriven, same}},
 		{sm.EventRedrive, sm.Command{Effect: e1}, [5]func(*sm.Record){same, same, same, redriven, same}},
 		{sm.EventRedrive, sm.Command{Effect: "other"}, [5]func(*sm.Record){same, same, same, same, same}},
+		{sm.EventRedrive, sm.Command{Effect: e1, Try: 2}, [5]func(*sm.Record){same, same, same, redriven, same}},
+		{sm.EventRedrive, sm.Command{Effect: e1, Try: 1}, [5]func(*sm.Record){same, same, same, same, same}},
+		{sm.EventRedrive, sm.Command{Effect: e1, Try: 2, Input: json.RawMessage(`{ "amount": 2 }`)}, [5]func(*sm.Record){same, same, same, edited, same}},
 	}
 	d := orders().Definitions()[0]
 	for _, tt := range tests {
@@ -159,6 +168,10 @@ func TestCommandThatIsNone(t *testing.T) {
 		{sm.EventCancel, `{"reason":1}`, `body of a cancel: field reason: number given where string is expected`},
 		{sm.EventPause, `{} {}`, `body of a pause: more than one JSON value`},
 		{sm.EventPause, `{"effect":"e"}`, `pause: effect is for a redrive or a resolve only`},
+		{sm.EventCancel, `{"input":{}}`, `cancel: try and input are for a redrive only`},
+		{sm.EventRedrive, `{"try":1}`, `redrive: try and input are of one effect, and none is named`},
+		{sm.EventRedrive, `{"effect":"e","try":-1}`, `redrive: try -1 is not 1 or more`},
+		{sm.EventRedrive, `{"effect":"e","input":"` + strings.Repeat("x", 512<<10) + `"}`, `redrive: input of 524290 bytes exceeds the limit of 524288 bytes`},
 		{sm.EventResume, long, `resume: by of 257 bytes exceeds the limit of 256 bytes`},
 		{sm.EventRedrive, `{"effect":"e","result":1}`, `redrive: result is for a resolve only`},
 		{sm.EventResolve, `{"effect":"e"}`, `resolve: effect and result are needed`},
@@ -185,22 +198,24 @@ func TestCommandThatIsNone(t *testing.T) {
 	}
 }
 
-// TestRefoldOfOlderEnd checks that the end of a run that was recorded before
-// ends were told is no difference.
-func TestRefoldOfOlderEnd(t *testing.T) {
+// TestRefoldOfOlderRecords checks that the end of a run that was recorded
+// before ends were told is no difference, nor a redrive that was not counted.
+func TestRefoldOfOlderRecords(t *testing.T) {
 	t.Parallel()
-	var of [2]*sm.Record
-	for i, name := range []string{"caught", "ended"} {
-		b, err := os.ReadFile(filepath.Join("testdata", "records", name+".json"))
-		if err != nil {
-			t.Fatal(err)
+	for _, names := range [][]string{{"caught", "ended"}, {"parked", "redriven"}} {
+		var of [2]*sm.Record
+		for i, name := range names {
+			b, err := os.ReadFile(filepath.Join("testdata", "records", name+".json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if of[i], err = sm.Decode(b); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if of[i], err = sm.Decode(b); err != nil {
-			t.Fatal(err)
+		prev := &sm.Stored{Record: of[0], Seq: of[1].Prev}
+		if err := orders().Definitions()[0].Refold(prev, of[1], nil); err != nil {
+			t.Errorf("Refold of %s: %v", names[1], err)
 		}
-	}
-	prev := &sm.Stored{Record: of[0], Seq: of[1].Prev}
-	if err := orders().Definitions()[0].Refold(prev, of[1], nil); err != nil {
-		t.Errorf("Refold: %v", err)
 	}
 }

@@ -266,6 +266,8 @@ func writePending(a *appender, p *Pending) {
 	writeCause(a, "cause", p.Cause)
 	a.timeIf("first_failure", p.First)
 	a.numIf("redriven", p.Redriven)
+	a.numIf("redrives", p.Redrives)
+	a.numIf("edits", p.Edits)
 	a.b = append(a.b, '}')
 }
 

@@ -227,6 +227,12 @@ func readPending(p *scan, q *Pending) {
 	if p.field("redriven") {
 		q.Redriven = p.int()
 	}
+	if p.field("redrives") {
+		q.Redrives = p.int()
+	}
+	if p.field("edits") {
+		q.Edits = p.int()
+	}
 	p.end('}')
 }
 

@@ -24,7 +24,22 @@ func (f *Fold) letter(p *Pending, c Cause) Letter {
 		First:    *p.First,
 		Last:     f.clock,
 		Build:    f.env.Build,
+		Redrives: p.Redrives,
 	}
+}
+
+// LetterTry is which try of its effect a letter is about, by the letter's id;
+// 0 if that is the id of no effect's letter.
+func LetterTry(effect, id string) int {
+	rest, ok := strings.CutPrefix(id, effect+":")
+	if !ok || effect == "" {
+		return 0
+	}
+	try, err := strconv.Atoi(rest)
+	if err != nil || try < 1 {
+		return 0
+	}
+	return try
 }
 
 // FaultPrint is the fingerprint of a fault: what fails for the same reason has

@@ -2,6 +2,7 @@ package statemachine
 
 import (
 	"encoding/json"
+	"strconv"
 	"time"
 )
 
@@ -155,12 +156,19 @@ type Pending struct {
 	// Redriven is the try that the last redrive began, 0 if there was none:
 	// about those before it a person has decided.
 	Redriven int `json:"redriven,omitempty"`
+	Redrives int `json:"redrives,omitempty"` // how often it was given up and tried anew
+	Edits    int `json:"edits,omitempty"`    // how often a redrive gave it another input
 }
 
-// IdempotencyKey is what the handler is given to make repeats harmless.
+// IdempotencyKey is what the handler is given to make repeats harmless. What
+// was edited is another request, so the key that stands for the request is
+// another one; a business key stands for what it names, however it is asked.
 func (p *Pending) IdempotencyKey() string {
-	if p.Key != "" {
+	switch {
+	case p.Key != "":
 		return p.Key
+	case p.Edits > 0:
+		return p.ID + "~" + strconv.Itoa(p.Edits)
 	}
 	return p.ID
 }
@@ -206,12 +214,16 @@ type Command struct {
 	Reason string `json:"reason,omitempty"` // why, at most 2 KB
 	Effect string `json:"effect,omitempty"` // redrive: id of the effect; empty: all that were given up. resolve: id of the effect
 
+	// Try, of a redrive of one effect: only if it is this try that was given up.
+	// So it means one letter, however late it comes.
+	Try    int             `json:"try,omitempty"`
+	Input  json.RawMessage `json:"input,omitempty"`  // redrive of one effect: what it is tried with instead, at most 512 KB
 	Result json.RawMessage `json:"result,omitempty"` // resolve: what the effect came to
 }
 
 // IsZero reports whether nothing is said.
 func (c Command) IsZero() bool {
-	return c.By == "" && c.Reason == "" && c.Effect == "" && len(c.Result) == 0
+	return c.By == "" && c.Reason == "" && c.Effect == "" && c.Try == 0 && len(c.Input) == 0 && len(c.Result) == 0
 }
 
 // Signal is an event that nobody waited for yet.
@@ -270,6 +282,7 @@ type Letter struct {
 	First    time.Time       `json:"first_failure"`
 	Last     time.Time       `json:"last_failure"`
 	Build    string          `json:"build,omitempty"`
+	Redrives int             `json:"redrives,omitempty"` // how often it was tried anew before
 }
 
 // Tombstone stands for a run whose records were archived or purged.

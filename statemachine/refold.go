@@ -83,8 +83,12 @@ func (s *Sealed) forget(recorded *Record) {
 		was[recorded.Pending[i].ID] = &recorded.Pending[i]
 	}
 	for i := range s.Pending {
-		if p := was[s.Pending[i].ID]; p != nil && p.Redriven == 0 {
+		p := was[s.Pending[i].ID]
+		if p != nil && p.Redriven == 0 {
 			s.Pending[i].Redriven = 0
+		}
+		if p != nil && p.Redrives == 0 {
+			s.Pending[i].Redrives = 0
 		}
 	}
 	for i := range min(len(s.Outbox), len(recorded.Outbox)) {

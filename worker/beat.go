@@ -59,7 +59,7 @@ func (l *lane) beatWhile(ctx context.Context, ask func()) {
 		if over {
 			return
 		}
-		l.tried(func() { l.beat(ctx) }) // a fault of our own stays in the lane
+		l.w.tried(func() { l.beat(ctx) }) // a fault of our own stays in the lane
 		t.Reset(max(time.Until(l.next), time.Millisecond))
 	})
 	mu.Unlock()

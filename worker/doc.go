@@ -11,10 +11,10 @@
 //	flush    the outbox of the record before, unless it is known to be published
 //	fold     events and results, one after the other, into one record
 //	append   conditionally: THE commit. Lost: fold again on what won
-//	save     Redis copy if newer; claims of the inline effects asked, in the same call
 //	perform  at once if the append was sent less than F ago; else claim, THEN look, then call
-//	publish  the outbox; note that it was
-//	settle   ack a message iff it is applied, flushed, and nothing inline waits for it
+//	publish  the outbox
+//	settle   a message may be acked iff it is applied, flushed, and nothing inline waits for it
+//	save     beside the lane: Redis copy if newer, with claims of what was called; hints; acks
 //
 // Rules that are not negotiable (the numbers are DESIGN.md's invariants):
 //
@@ -30,5 +30,6 @@
 //
 // Time in the protocol: a committer may call a handler within F = AckWait/3 of
 // sending its append; others leave a record alone until it is older than
-// G = 2/3 AckWait; a claim's lease is G, renewed every AckWait/3.
+// G = 2/3 AckWait, so the claim of what was called may follow the call; a
+// claim's lease is G, taken or renewed every AckWait/6.
 package worker

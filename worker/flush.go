@@ -56,13 +56,8 @@ func (l *lane) flush(ctx context.Context, slots []*slot) {
 			l.w.metrics.letter("effect", classOfLetter(it.Entry.Body))
 		}
 	}
-	if len(hints) == 0 {
-		return
-	}
-	var err error
-	l.beatWhile(ctx, func() { err = l.w.ports.Shadow.Flushed(ctx, hints) })
-	if err != nil {
-		l.w.trouble(onRedis, err) // the next one to load the run flushes again
+	if len(hints) > 0 {
+		l.saver.add(func(b *batch) { b.hints = append(b.hints, hints...) })
 	}
 }
 

@@ -211,8 +211,7 @@ func (l *lane) letGo(s *slot, f *statemachine.Fold) int {
 		}
 		// What this lane's own last record asks is its own to let go; what
 		// another's asks, its committer may be about to call.
-		own := !s.sent.IsZero() && p.Rev == s.state.Rev
-		if left := l.graceLeft(s, p); left > 0 && !own {
+		if left := l.graceLeft(s, p); left > 0 && !s.asks(p) {
 			s.waiting = max(s.waiting, left)
 			continue
 		}

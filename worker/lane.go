@@ -3,9 +3,8 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"runtime/debug"
+
 	"sync"
 	"time"
 
@@ -29,6 +28,7 @@ type lane struct {
 	slots map[string]*slot
 	due   map[string]*slot // those that want to be looked at again, at slot.due
 	past  memory           // what was let go of and will come back for a queued effect
+	saver *saver
 	log   *slog.Logger
 	calls sync.WaitGroup // handlers started by this lane
 	next  time.Time      // when messages in hand are prolonged next
@@ -43,6 +43,7 @@ func newLane(w *Worker) *lane {
 		in:    make(chan item, 2*w.cfg.Batch),
 		slots: map[string]*slot{},
 		due:   map[string]*slot{},
+		saver: newSaver(w),
 		log:   w.log,
 	}
 }
@@ -52,6 +53,10 @@ func newLane(w *Worker) *lane {
 func (l *lane) run(ctx context.Context, stop <-chan struct{}) {
 	tick := time.NewTimer(0)
 	defer tick.Stop()
+	var saved sync.WaitGroup
+	saved.Go(func() { l.saver.run(ctx) })
+	defer saved.Wait()
+	defer l.saver.close()
 	defer l.calls.Wait() // their context has ended by then, or there are none
 	for {
 		if l.w.stopping() && len(l.slots) == 0 && len(l.in) == 0 {
@@ -90,7 +95,7 @@ func (l *lane) run(ctx context.Context, stop <-chan struct{}) {
 // from taking the process, and with it every other run, down: the runs of the
 // batch are driven one by one, and the one that panics again is set aside.
 func (l *lane) guarded(ctx context.Context, active map[string]*slot) {
-	if l.tried(func() { l.turn(ctx, active) }) {
+	if l.w.tried(func() { l.turn(ctx, active) }) {
 		return
 	}
 	for run, s := range active {
@@ -98,24 +103,11 @@ func (l *lane) guarded(ctx context.Context, active map[string]*slot) {
 			continue
 		}
 		l.reset(s)
-		if l.tried(func() { l.turn(ctx, map[string]*slot{run: s}) }) {
+		if l.w.tried(func() { l.turn(ctx, map[string]*slot{run: s}) }) {
 			continue
 		}
 		l.setAside(ctx, s)
 	}
-}
-
-// tried reports whether f came back without a panic.
-func (l *lane) tried(f func()) (ok bool) {
-	defer func() {
-		if v := recover(); v != nil {
-			l.w.metrics.panics.Inc()
-			l.log.Error("a lane panicked", logkey.Cause, fmt.Sprint(v), logkey.Stack, string(debug.Stack()))
-			ok = false
-		}
-	}()
-	f()
-	return true
 }
 
 // reset makes the lane read the run again before anything else.

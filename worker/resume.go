@@ -40,7 +40,10 @@ func (l *lane) resume(ctx context.Context, slots []*slot) {
 	var granted []Granted
 	var err error
 	asked := time.Now()
-	l.beatWhile(ctx, func() { granted, err = l.w.ports.Claims.Claim(ctx, claims) })
+	l.beatWhile(ctx, func() {
+		l.saver.wait(runsOf(claims)) // or a claim of ours would be in the way, or its release come after this
+		granted, err = l.w.ports.Claims.Claim(ctx, claims)
+	})
 	if err != nil {
 		l.w.trouble(onRedis, err)
 		for _, c := range found {
@@ -60,6 +63,14 @@ func (l *lane) resume(ctx context.Context, slots []*slot) {
 	l.lookAndStart(ctx, mine, asked)
 }
 
+func runsOf(claims []Claim) []string {
+	runs := make([]string, len(claims))
+	for i, c := range claims {
+		runs[i] = c.Run
+	}
+	return runs
+}
+
 // candidates lists what of a run may be gone on with here and now.
 func (l *lane) candidates(found []candidate, s *slot) []candidate {
 	for i := range s.state.Pending {
@@ -75,7 +86,7 @@ func (l *lane) candidates(found []candidate, s *slot) []candidate {
 			if s.holder(p.Wake) == nil {
 				continue
 			}
-			if left := l.graceLeft(s, p); left > 0 {
+			if left := l.graceLeft(s, p); left > 0 && !s.asks(p) {
 				s.waiting = max(s.waiting, left)
 				continue
 			}
@@ -181,7 +192,7 @@ func (l *lane) looked(s *slot, was statemachine.Pending, r *statemachine.Stored)
 		return true
 	case now.Place == statemachine.Inline && s.holder(now.Wake) != nil:
 		left := l.graceLeft(s, now)
-		if left <= 0 || !s.sent.IsZero() && now.Rev == s.state.Rev {
+		if left <= 0 || s.asks(now) {
 			l.start(s, now)
 			return true
 		}
@@ -190,21 +201,16 @@ func (l *lane) looked(s *slot, was statemachine.Pending, r *statemachine.Stored)
 	return false
 }
 
-// confirm looks whether an effect that was claimed with its record, but too
-// late to be called at once, is still pending.
-func (l *lane) confirm(ctx context.Context, s *slot, id string, asked time.Time) {
-	if p := s.pending(id); p != nil {
-		l.lookAndStart(ctx, []candidate{{s, p}}, asked)
-	}
-}
-
 // release lets go of claims whose effects are answered, or not ours to do.
 func (l *lane) release(ctx context.Context, claims []Claim) {
 	if len(claims) == 0 {
 		return
 	}
 	var err error
-	l.beatWhile(ctx, func() { err = l.w.ports.Claims.Release(ctx, claims) })
+	l.beatWhile(ctx, func() {
+		l.saver.wait(runsOf(claims)) // the claims may be on their way
+		err = l.w.ports.Claims.Release(ctx, claims)
+	})
 	if err != nil {
 		l.w.trouble(onRedis, err)
 	}

@@ -127,6 +127,11 @@ func (s *slot) holder(wake string) *held {
 	return nil
 }
 
+// asks reports whether an effect is asked by the lane's own last record.
+func (s *slot) asks(p *statemachine.Pending) bool {
+	return !s.sent.IsZero() && p.Rev == s.state.Rev
+}
+
 // isFlushed reports whether the state's outbox is known to be published. An
 // empty one needs neither flush nor hint.
 func (s *slot) isFlushed() bool {

@@ -47,7 +47,7 @@ func (l *lane) drive(ctx context.Context, slots []*slot) []*slot {
 		l.foldSlot(ctx, s)
 	}
 	l.append(ctx, slots)
-	l.save(ctx, slots)
+	l.save(slots)
 	l.resume(ctx, slots)
 	l.flush(ctx, slots)
 	var again []*slot
@@ -76,7 +76,10 @@ func (l *lane) load(ctx context.Context, slots []*slot) bool {
 	if len(cold) > 0 {
 		var copies []*Copy
 		var err error
-		l.beatWhile(ctx, func() { copies, err = l.w.ports.Shadow.Load(ctx, names(cold)) })
+		l.beatWhile(ctx, func() {
+			l.saver.wait(names(cold)) // what was let go of a moment ago
+			copies, err = l.w.ports.Shadow.Load(ctx, names(cold))
+		})
 		if err != nil {
 			l.w.trouble(onRedis, err)
 			return false
@@ -303,64 +306,47 @@ func (l *lane) committed(s *slot, a Appended, now time.Time) {
 	s.results = keep
 }
 
-// save writes the Redis copies, takes the claims, and starts what was
-// granted: at once if the append was sent less than F ago, else after a look.
-func (l *lane) save(ctx context.Context, slots []*slot) {
+// save calls at once what the records of the round ask, where their appends were
+// sent less than F ago, and has the copies written with the claims: those follow
+// within G, until when all others leave these effects alone. What is not called
+// here is resumed.
+func (l *lane) save(slots []*slot) {
 	var saves []Save
-	var of []*slot
+	prompt := !l.w.health.away() // else claims would not follow
 	for _, s := range slots {
 		if s.fold == nil {
 			continue
 		}
-		saves = append(saves, Save{Stored: s.state, Claim: s.fold.claims, Release: s.fold.release, Owner: l.w.cfg.ID, Lease: l.w.cfg.lease()})
-		of = append(of, s)
+		v := Save{Release: s.fold.release, Owner: l.w.cfg.ID, Lease: l.w.cfg.lease()}
+		for _, id := range s.fold.claims {
+			if prompt && time.Since(s.sent) < l.w.cfg.fresh() {
+				l.start(s, s.pending(id))
+				v.Claim = append(v.Claim, id)
+			}
+		}
+		stored := *s.state // the lane goes on with its own
+		v.Stored = &stored
+		saves = append(saves, v)
 	}
 	if len(saves) == 0 {
 		return
 	}
-	var answers []Saved
-	var err error
-	asked := time.Now()
-	l.beatWhile(ctx, func() { answers, err = l.w.ports.Shadow.Save(ctx, saves) })
-	if err != nil {
-		l.w.trouble(onRedis, err) // committed all the same; no effect starts without a claim
-		return
-	}
-	l.w.fine(onRedis)
-	granted, refused := 0, 0
-	for i, s := range of {
-		a := answers[i]
-		if a.Newer > s.state.Seq {
-			s.history, s.again = true, true
-			continue
+	l.saver.add(func(b *batch) {
+		for _, v := range saves {
+			b.put(v)
 		}
-		for j, id := range s.fold.claims {
-			if j >= len(a.Granted) || !a.Granted[j] {
-				refused++
-				continue
-			}
-			granted++
-			if time.Since(s.sent) < l.w.cfg.fresh() {
-				l.start(s, s.pending(id))
-				continue
-			}
-			l.confirm(ctx, s, id, asked)
-		}
-	}
-	l.w.metrics.claimed(granted, refused)
+	})
 }
 
-// settle acks what may be acked, and keeps or gives back the rest. A message
-// is kept only while something of it goes on here.
+// settle has acked what may be, after the copy, and keeps or gives back the
+// rest. A message is kept only while something of it goes on here.
 func (l *lane) settle(s *slot) {
 	keep := s.held[:0]
+	var acks []*held
 	for _, h := range s.held {
 		switch {
 		case s.mayAck(h):
-			if err := h.m.Ack(); err != nil {
-				l.log.Debug("could not ack", logkey.Run, s.run, logkey.Error, err)
-			}
-			l.w.settled(h)
+			acks = append(acks, h)
 		case l.busy(s, h):
 			keep = append(keep, h)
 		default:
@@ -370,6 +356,9 @@ func (l *lane) settle(s *slot) {
 	}
 	clear(s.held[len(keep):])
 	s.held = keep
+	if len(acks) > 0 {
+		l.saver.add(func(b *batch) { b.acks = append(b.acks, acks...) })
+	}
 	if s.empty() {
 		l.forget(s)
 	}

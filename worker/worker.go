@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log/slog"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -244,6 +245,27 @@ func (w *Worker) hand(ctx context.Context, g *gate, m queue.Message) bool {
 		w.metrics.held.Dec()
 		return false
 	}
+}
+
+// tried reports whether f came back without a panic.
+func (w *Worker) tried(f func()) (ok bool) {
+	defer func() {
+		if v := recover(); v != nil {
+			w.metrics.panics.Inc()
+			w.log.Error("a lane panicked", logkey.Cause, fmt.Sprint(v), logkey.Stack, string(debug.Stack()))
+			ok = false
+		}
+	}()
+	f()
+	return true
+}
+
+// ack acks a message that is done with.
+func (w *Worker) ack(h *held) {
+	if err := h.m.Ack(); err != nil {
+		w.log.Debug("could not ack", logkey.Run, h.m.Run, logkey.Error, err)
+	}
+	w.settled(h)
 }
 
 // settled notes that a message is out of hand.

@@ -6,13 +6,15 @@
 //
 // # The protocol
 //
-//	message M ─► load ──► flush ──► fold ──► append ──► shadow ──► publish ─► hint ─► start ─────► settle
-//	 (Ma Mb X T)  copy,    last      events   expected   Redis copy  own               won: call     ack what
-//	              own      record's  and      seq, one   and claims  outbox            else claim,   may be,
-//	              memory,  outbox    results  record     in a script                   look, call    keep or
-//	              HISTORY                                                              │             give back
-//	                ▲         └──────────────── refused, no answer: read HISTORY ◄─────┘
-//	                └─ the copy is older than what a message asks about
+//	message M ─► load ──► flush ──► fold ──► append ──► at once ─► start ───► publish ─► hint ──► settle
+//	 (Ma Mb X T)  copy,    last      events   expected   own asks:  others':   own                  ack what
+//	              own      record's  and      seq, one   call       claim,     outbox               may be,
+//	              memory,  outbox    results  record      ┊         look, call                      keep or
+//	              HISTORY                                 ┊           │                             give back
+//	                ▲         └────────── refused, no answer: read HISTORY                           ▲
+//	                └─ the copy is older than what a message asks about                              ┊
+//	                                                      ┊                                          ┊
+//	                              beside the lane, Redis: copy, claims of what was called, releases ┄┘
 //
 // A pending effect stands in a place of the record, which says what wakes it:
 //

@@ -51,6 +51,7 @@ func FlawSettings() []Setting {
 		with(mixed("N8 claim, then no look; 1 loss", NoLook, TooLate), Budget{Loss: 1}),
 		mixed("N9 claim released at the handler's return", ReleaseAtReturn, Window),
 		mixed("N10 no claims", NoClaims, Window),
+		mixed("N10a the claim of what was called at once comes whenever it comes", ClaimAtLeisure, Window),
 		with(mixed("N14 no F and G; 1 loss", NoGrace, TooLate), Budget{Loss: 1}),
 		with(mixed("N15 lane takes an older copy than it saw; 1 loss", TakeOlderCopy, Window), Budget{Loss: 1}),
 		with(mixed("N16 confirming read may be stale; 1 loss", StaleLook, TooLate), Budget{Loss: 1}),

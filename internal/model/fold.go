@@ -255,8 +255,13 @@ func (m *Model) append(s *State, i int, d *record, p *plan) bool {
 	lost := n
 	m.reload(&lost, i)
 	m.emit(&lost, true, Step{"w{w} appends record {a}, its PubAck is lost, reads HISTORY", uint8(i), m.hist.seq(id), 0})
-	nl.phase, nl.rec, nl.won = phaseShadow, m.hist.seq(id), 0
+	nl.phase, nl.rec, nl.save = phaseAtOnce, m.hist.seq(id), m.hist.seq(id)
 	nl.flags = nl.flags&draining | fresh
+	for k := range maxEffects {
+		if n.claim[k] == holderOf(i) && nl.run[k] == 0 {
+			nl.done |= only(k)
+		}
+	}
 	m.emit(&n, false, Step{"w{w} appends record {a}: {p}", uint8(i), m.hist.seq(id), p.code()})
 	return true
 }

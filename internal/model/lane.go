@@ -18,8 +18,8 @@ func (m *Model) step(s *State, i int) {
 		m.emit(&n, false, Step{"w{w} flushes the outbox of record {a}", uint8(i), l.rec, 0})
 	case phaseFold:
 		m.fold(s, i, d)
-	case phaseShadow:
-		m.shadow(s, i, d)
+	case phaseAtOnce:
+		m.atOnce(s, i, d)
 	case phasePublish:
 		m.flushOwn(s, i, d)
 	case phaseAckFirst:
@@ -68,8 +68,7 @@ func (m *Model) load(s *State, i int) {
 	}
 	n := *s
 	nl := &n.lanes[i]
-	nl.flags &= draining
-	nl.won, nl.late, nl.at = 0, 0, 0
+	nl.begin()
 	if l.rec > 0 {
 		n := n
 		n.lanes[i].phase = phaseFold
@@ -113,39 +112,63 @@ func (m *Model) repair(n *State, i int, seq uint8) {
 func (m *Model) reload(n *State, i int) {
 	l := &n.lanes[i]
 	l.phase, l.rec = phaseFlush, m.hist.seq(n.head)
-	l.flags &= draining
-	l.won, l.late, l.at = 0, 0, 0
+	l.begin()
 }
 
-// shadow is one script: the copy if newer, the claims of settled effects
-// released, those of effects just asked for taken.
-func (m *Model) shadow(s *State, i int, d *record) {
+// begin forgets what only the turn before had to know. Others leave alone
+// what was called at once until its claim is in Redis, or G is over.
+func (l *lane) begin() {
+	keep := draining
+	if l.owed != 0 {
+		keep |= fresh
+	}
+	l.flags &= keep
+	l.late, l.at = 0, 0
+}
+
+// atOnce calls what the lane's own record asks, while it is fresh: nobody else
+// may until then, so the claim can follow, with the copy.
+func (m *Model) atOnce(s *State, i int, d *record) {
+	l := &s.lanes[i]
+	for k := range maxEffects {
+		if !m.startable(l, d, k) || !d.asks.has(k) || l.flags&fresh == 0 && m.set.Flaw != NoGrace {
+			continue
+		}
+		if k == 2 && m.set.Signal.compensates() && m.set.Flaw != CompensateAtOnce {
+			continue // what it compensates is closed first
+		}
+		n := *s
+		n.lanes[i].owed |= only(k)
+		m.noteLate(&n, i, k, d)
+		m.call(&n, i, k, d)
+		n.lanes[i].phase = phaseAtOnce
+		m.emit(&n, false, Step{"w{w} calls e{a} at once", uint8(i), uint8(k + 1), 0})
+		return
+	}
+	n := *s
+	n.lanes[i].phase = phaseStart
+	m.emit(&n, false, Step{"w{w} calls nothing more at once", uint8(i), 0, 0})
+}
+
+// write is one script beside lane i: the copy if newer, the claims of settled
+// effects released, those of effects called at once taken.
+func (m *Model) write(s *State, i int) {
+	if s.lanes[i].save == 0 || s.lanes[i].phase == phaseAtOnce {
+		return
+	}
 	n := *s
 	l := &n.lanes[i]
 	for k := range maxEffects {
-		if l.run[k] == 0 {
+		if l.done.has(k) {
 			n.release(k, i)
 		}
-	}
-	if s.copied > l.rec {
-		m.reload(&n, i)
-		m.emit(&n, false, Step{"w{w} finds a newer copy: reads HISTORY", uint8(i), 0, 0})
-		return
-	}
-	n.copied = l.rec
-	for k := range maxEffects {
-		free := n.claim[k] == nobody || m.set.Flaw == NoClaims
-		if !free || !d.asks.has(k) || l.run[k] != 0 || l.flags&draining != 0 || !m.wakes(l, d, k) {
-			continue
-		}
-		if m.set.Flaw != NoClaims {
+		if l.owed.has(k) && l.run[k] != 0 && n.claim[k] == nobody && m.set.Flaw != NoClaims && m.set.Flaw != ReleaseAtReturn {
 			n.claim[k] = holderOf(i)
 		}
-		l.won |= only(k)
-		m.noteLate(&n, i, k, d)
 	}
-	l.phase = phaseStart
-	m.emit(&n, false, Step{"w{w} writes copy {a}, claims {e}", uint8(i), l.rec, uint8(l.won)})
+	n.copied = max(n.copied, l.save)
+	l.save, l.owed, l.done = 0, 0, 0
+	m.emit(&n, false, Step{"copy {a} of w{w} is in Redis", uint8(i), n.copied, 0})
 }
 
 // wakes reports whether the lane holds a message that may resume the inline

@@ -65,7 +65,7 @@ func (m *Model) hurry(s *State, i int) {
 	if d.outbox == 0 || l.phase >= phasePublish || l.phase == phaseIdle {
 		l.flags &^= flushed // says nothing more
 	}
-	if l.phase > phaseShadow && l.won == 0 {
+	if l.phase != phaseAtOnce && l.owed == 0 {
 		// The committer has nothing left to call at once. Time may pass
 		// anyway, and without the flag everybody may do all they could.
 		l.flags &^= fresh

@@ -1,8 +1,7 @@
 package model
 
-// start calls, resumes or passes by the pending effects the lane has a wake
-// for. The committer calls at once while fresh; anyone else claims first and
-// then looks.
+// start resumes or passes by the pending effects the lane has a wake for.
+// Whoever did not call at once, while fresh, claims first and then looks.
 func (m *Model) start(s *State, i int, d *record) {
 	l := &s.lanes[i]
 	did := false
@@ -46,19 +45,10 @@ func (m *Model) startable(l *lane, d *record, k int) bool {
 }
 
 func (m *Model) startOne(s *State, i, k int, d *record) bool {
-	l := &s.lanes[i]
 	n := *s
 	nl := &n.lanes[i]
-	if l.won.has(k) {
-		if l.flags&fresh != 0 || m.set.Flaw == NoGrace {
-			m.call(&n, i, k, d)
-			m.emit(&n, false, Step{"w{w} calls e{a} at once", uint8(i), uint8(k + 1), 0})
-			return true
-		}
-		nl.won &^= only(k)
-		nl.at, nl.phase = uint8(k), phaseLook
-		m.emit(&n, false, Step{"w{w} was slow, will look before e{a}", uint8(i), uint8(k + 1), 0})
-		return true
+	if nl.save != 0 {
+		return false // what is on its way to Redis may release this very claim
 	}
 	isInline := d.place[k] == inline
 	taken := s.claim[k] != nobody && m.set.Flaw != NoClaims
@@ -167,7 +157,6 @@ func (m *Model) claimLate(s *State, i int) {
 func (m *Model) call(n *State, i, k int, d *record) {
 	m.called(n, i, k, d, d.value)
 	l := &n.lanes[i]
-	l.won &^= only(k)
 	l.late &^= only(k)
 	l.at, l.phase = 0, phaseStart
 	if m.set.Flaw == ReleaseAtReturn {
@@ -183,7 +172,7 @@ func (m *Model) called(n *State, i, k int, d *record, input uint8) {
 		attempt = d.failures
 	}
 	last := m.hist.last(n.head)
-	intact := n.claim[k] == holderOf(i) || m.set.Flaw == NoClaims
+	intact := n.claim[k] == holderOf(i) || l.owed.has(k) || m.set.Flaw == NoClaims
 	earlier := n.clean[k] != nobody && (n.clean[k] != failed || attempt == 0)
 	switch {
 	case l.late.has(k):
@@ -217,6 +206,9 @@ func (m *Model) called(n *State, i, k int, d *record, input uint8) {
 func (m *Model) settle(s *State, i int, d *record) {
 	l := &s.lanes[i]
 	acked := false
+	if l.save != 0 {
+		return // acks come after the copy
+	}
 	for x := range l.held.each {
 		if !m.applied(d, x) || m.blocks(s, i, d, x) {
 			continue
@@ -242,8 +234,8 @@ func (m *Model) settle(s *State, i int, d *record) {
 
 // rest ends a turn. With nothing in hand the lane forgets the run.
 func (l *lane) rest() {
-	l.phase, l.at, l.won, l.late = phaseIdle, 0, 0, 0
-	l.flags &= draining
+	l.phase = phaseIdle
+	l.begin()
 	if l.held == 0 && !l.running() {
 		l.rec = 0
 	}

@@ -67,7 +67,8 @@ const (
 	DrainAcks              // a drain acks only after the converting record
 	LetGoFresh             // nobody lets go of another's effects within G
 	NoGrace                // F and G
-	NoClaims               // nobody calls without a claim
+	NoClaims               // nobody calls without a claim, or one that follows within G
+	ClaimAtLeisure         // it does follow
 	LookThenClaim          // claim first, then look
 	NoLook                 // look at all
 	StaleLook              // the look is a leader read

@@ -26,8 +26,8 @@ const (
 	phaseIdle     phase = iota // waits for a message or a handler's return
 	phaseFlush                 // publishes the outbox of the loaded record
 	phaseFold                  // appends what is at hand
-	phaseShadow                // writes Redis: copy, claims of what the record asks
-	phaseStart                 // calls or resumes effects
+	phaseAtOnce                // calls what its own record asks, while fresh
+	phaseStart                 // resumes effects
 	phaseLook                  // has the claim, reads the last record
 	phaseCall                  // has looked, calls
 	phasePublish               // publishes the outbox of its own record
@@ -52,10 +52,15 @@ type lane struct {
 	phase phase
 	rec   uint8 // sequence of the loaded record; also what the lane has seen, 0 nothing
 	flags flags
-	won   effects // claimed in the script that wrote the record asking for them
 	late  effects // claimed after the attempt's outcome was durable
-	at    uint8   // the effect of phaseLook, phaseCall, phaseClaim
-	run   [maxEffects]outcome
+
+	// What is on its way to Redis, beside the lane, in one script.
+	save uint8   // sequence of the record whose copy is written, 0 none
+	owed effects // called at once: their claims are taken
+	done effects // settled by own records: their claims are released
+
+	at  uint8 // the effect of phaseLook, phaseCall, phaseClaim
+	run [maxEffects]outcome
 }
 
 // outcome is a handler under way or its outcome in hand: the start's value
@@ -71,7 +76,7 @@ func (l *lane) running() bool { return l.run != [maxEffects]outcome{} }
 // key packs the lane into a number, for the order of the two workers.
 func (l *lane) key() uint64 {
 	k := uint64(l.held)
-	for _, v := range [...]uint8{uint8(l.phase), l.rec, uint8(l.flags), uint8(l.won), uint8(l.late), l.at,
+	for _, v := range [...]uint8{uint8(l.phase), l.rec, uint8(l.flags), uint8(l.late), l.at, l.save, uint8(l.owed), uint8(l.done),
 		uint8(l.run[0]), uint8(l.run[1]), uint8(l.run[2])} {
 		k = k<<4 | uint64(v) // every one of them is below 16
 	}
@@ -197,7 +202,7 @@ func (m *Model) forget(s *State) {
 	if (m.set.StaleReads || m.set.Flaw == StaleLook) && low > 1 {
 		low--
 	}
-	for _, seq := range [...]uint8{s.copied, s.lanes[0].rec, s.lanes[1].rec} {
+	for _, seq := range [...]uint8{s.copied, s.lanes[0].rec, s.lanes[1].rec, s.lanes[0].save, s.lanes[1].save} {
 		if seq > 0 {
 			low = min(low, seq)
 		}
@@ -211,7 +216,7 @@ func (m *Model) forget(s *State) {
 		s.inflight = m.hist.append(head, *m.hist.last(s.inflight))
 	}
 	s.head = head
-	for _, seq := range [...]*uint8{&s.copied, &s.hint, &s.lanes[0].rec, &s.lanes[1].rec} {
+	for _, seq := range [...]*uint8{&s.copied, &s.hint, &s.lanes[0].rec, &s.lanes[1].rec, &s.lanes[0].save, &s.lanes[1].save} {
 		*seq -= min(*seq, off)
 	}
 }

@@ -12,6 +12,7 @@ func (m *Model) environment(s *State) {
 		m.sweep(s)
 	}
 	for i := range workers {
+		m.write(s, i)
 		m.disturb(s, i)
 	}
 }
@@ -84,7 +85,7 @@ func working(s *State, k int) bool {
 		}
 		l := &s.lanes[i]
 		at := (l.phase == phaseLook || l.phase == phaseCall) && int(l.at) == k
-		return l.run[k] != 0 || l.won.has(k) || at || l.phase == phaseShadow
+		return l.run[k] != 0 || at
 	}
 	return false
 }
@@ -222,10 +223,28 @@ func (m *Model) disturb(s *State, i int) {
 		m.emit(&n, true, Step{"w{w} gets SIGTERM", uint8(i), 0, 0})
 	}
 	if l.flags&fresh != 0 {
-		n := *s
-		n.lanes[i].flags &^= fresh
-		m.emit(&n, false, Step{"w{w} is slow: its fresh time is over", uint8(i), 0, 0})
+		m.slow(s, i)
 	}
+}
+
+// slow ends the fresh time of worker i. That the claims it owes are not in
+// Redis by then, nor were taken by a beat, is a fault, as if they had run out.
+func (m *Model) slow(s *State, i int) {
+	n := *s
+	l := &n.lanes[i]
+	l.flags &^= fresh
+	owed := l.owed
+	if owed != 0 && m.set.Flaw != ClaimAtLeisure {
+		if !m.spend(&n, Expiry) {
+			return
+		}
+		for k := range maxEffects {
+			if owed.has(k) && n.clean[k] == holderOf(i) {
+				n.clean[k] = nobody
+			}
+		}
+	}
+	m.emit(&n, owed != 0, Step{"w{w} is slow: its fresh time is over", uint8(i), 0, 0})
 }
 
 // leave empties worker i. Its claims stay until they run out.

@@ -3,6 +3,7 @@ package natsqueue
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,9 +34,11 @@ func TestLastInBulk(t *testing.T) {
 				appends = append(appends, next(t, run, nil, "me"))
 			}
 		}
-		for _, out := range f.q.Log.Append(t.Context(), appends) {
-			if out.Seq == 0 {
-				t.Fatalf("append = %+v", out)
+		for some := range slices.Chunk(appends, 100) {
+			for _, out := range f.q.Log.Append(t.Context(), some) {
+				if out.Seq == 0 {
+					t.Fatalf("append = %+v", out)
+				}
 			}
 		}
 		runs = append(runs, "run 1", "run 5") // asked twice

@@ -28,9 +28,14 @@ func TestBlobs(t *testing.T) {
 					t.Fatalf("put %s: %v", name, err)
 				}
 			}
-			if got, err := b.Get(t.Context(), "a.b", name); err != nil || !bytes.Equal(got, data) {
-				t.Errorf("get %s: %d bytes, %v, want %d", name, len(got), err, n)
-			}
+			// A leader that was elected this moment may not know of it yet.
+			natstest.Await(t, "blob "+name, func() bool {
+				got, err := b.Get(t.Context(), "a.b", name)
+				if err != nil && !errors.Is(err, ErrNoBlob) || err == nil && !bytes.Equal(got, data) {
+					t.Fatalf("get %s: %d bytes, %v, want %d", name, len(got), err, n)
+				}
+				return err == nil
+			})
 			if _, err := b.Get(t.Context(), "a", name); !errors.Is(err, ErrNoBlob) {
 				t.Errorf("get %s of another run: %v", name, err)
 			}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"reflect"
 	"testing"
 	"time"
 
@@ -46,7 +47,7 @@ func TestSend(t *testing.T) {
 			continue
 		}
 		m := f.fetch1(ConsumerEvent)
-		if c, err := statemachine.ParseCommand(statemachine.EventKind(m.Name), m.Body); m.Fault != nil || m.Kind != queue.Event || m.Run != run || m.ID != "r1" || c != why || err != nil {
+		if c, err := statemachine.ParseCommand(statemachine.EventKind(m.Name), m.Body); m.Fault != nil || m.Kind != queue.Event || m.Run != run || m.ID != "r1" || !reflect.DeepEqual(c, why) || err != nil {
 			t.Errorf("command to %q came as %+v", run, m)
 		}
 		if err := m.Ack(); err != nil {

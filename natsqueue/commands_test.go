@@ -2,9 +2,9 @@ package natsqueue
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
-	"reflect"
 	"testing"
 	"time"
 

@@ -111,9 +111,10 @@ func merged(processes []Process) []Process {
 	var all []Process
 	for _, p := range processes {
 		i := slices.IndexFunc(all, func(q Process) bool { return q.PID == p.PID })
-		if i < 0 {
+		switch {
+		case i < 0:
 			all = append(all, p)
-		} else {
+		case !slices.Contains(strings.Split(all[i].Name, "+"), p.Name):
 			all[i].Name += "+" + p.Name
 		}
 	}

@@ -247,7 +247,7 @@ func TestProcesses(t *testing.T) {
 	if machineCPU() < before {
 		t.Error("the machine was less busy than this process")
 	}
-	if all := merged([]Process{{"a", 1}, {"b", 2}, {"c", 1}}); len(all) != 2 || all[0].Name != "a+c" {
+	if all := merged([]Process{{"a", 1}, {"b", 2}, {"c", 1}, {"a", 1}}); len(all) != 2 || all[0].Name != "a+c" {
 		t.Errorf("merged = %v", all)
 	}
 }

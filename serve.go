@@ -2,8 +2,10 @@ package pawl
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/pawlrun/pawl/api"
+	"github.com/pawlrun/pawl/explain"
 	"github.com/pawlrun/pawl/internal/logkey"
 	"github.com/pawlrun/pawl/internal/natsapi"
 	"github.com/pawlrun/pawl/internal/webhook"
@@ -18,10 +20,19 @@ func (p *Process) serve(ctx context.Context, w *worker.Worker) {
 	answers := &api.Answers{
 		Log: p.queue.Log, Blobs: p.queue.Blobs, Letters: p.queue.Letters, Sender: p.queue.Sender, Index: p.store,
 		Bell: p.queue.Log, Registry: p.queue.Machines, Counts: counts{p.store}, Streams: p.queue,
+		Observers: []api.Observer{
+			{What: "messages", See: p.queue.Observe},
+			{What: "redis", See: p.store.Observe},
+			{What: "workers", See: func(ctx context.Context, f *explain.Facts) (err error) {
+				f.Workers, err = natsapi.Workers(ctx, p.nc, p.cfg.Prefix)
+				return err
+			}},
+		},
 	}
 	server := api.NewServer(answers, api.ServerOptions{Authorise: p.opts.authorise, Logger: p.log.With(logkey.Component, "api")})
 	service := natsapi.New(p.nc, server, natsapi.Config{
 		Prefix: p.cfg.Prefix, Worker: p.id, Build: Build(), Logger: p.log.With(logkey.Component, "api"), Done: p.observed.api,
+		Machines: machines(p.catalog), Effects: p.catalog.Effects(),
 		Stats: func() api.WorkerStats {
 			s := w.Stats()
 			return api.WorkerStats{Ready: p.ready.OK(), Held: s.Held, Handlers: s.Handlers, Lanes: s.Lanes}
@@ -30,6 +41,16 @@ func (p *Process) serve(ctx context.Context, w *worker.Worker) {
 	if err := service.Run(ctx); err != nil {
 		p.log.Error("control API ended", logkey.Error, err)
 	}
+}
+
+// machines names the machines of a catalog, with their versions.
+func machines(c *statemachine.Catalog) []string {
+	all := c.Definitions()
+	out := make([]string, len(all))
+	for i, d := range all {
+		out[i] = d.Name + "@" + strconv.Itoa(d.Version)
+	}
+	return out
 }
 
 // listenForStarts binds the server that takes starts and signals over HTTP; it

@@ -133,4 +133,6 @@ type Answers struct {
 	Registry Registry
 	Counts   Counts
 	Streams  Streams
+	// Observers see what explains a run, beside its record and letters.
+	Observers []Observer
 }

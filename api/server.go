@@ -103,6 +103,7 @@ func NewServer(a *Answers, o ServerOptions) *Server {
 		RunsList:     {reads, maxRequest, on(timed(s, s.listRuns))},
 		RunsHistory:  {reads, maxRequest, on(timed(s, s.history))},
 		RunsWait:     {waits, maxRequest, on(s.wait)},
+		RunsExplain:  {reads, maxRequest, on(timed(s, s.explain))},
 		RunsStart:    {changes, maxInput, on(s.start)},
 		RunsSignal:   {changes, maxInput, on(s.signal)},
 		RunsCancel:   {changes, maxRequest, on(s.command(RunsCancel))},

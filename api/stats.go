@@ -16,4 +16,7 @@ const (
 	MetaHost    = "host"    // where it runs
 	MetaPID     = "pid"     // as which process
 	MetaStarted = "started" // since when, RFC 3339
+	// What it can do, divided by blanks; absent if that is too long.
+	MetaMachines = "machines" // name@version
+	MetaEffects  = "effects"  // effect types
 )

@@ -29,6 +29,7 @@ const (
 	RunsList     Verb = "runs.list"     // RunsQuery → Listing
 	RunsHistory  Verb = "runs.history"  // HistoryQuery → HistoryPage
 	RunsWait     Verb = "runs.wait"     // WaitQuery → Waited
+	RunsExplain  Verb = "runs.explain"  // ExplainQuery → Explanation
 	RunsStart    Verb = "runs.start"    // StartRequest → Started
 	RunsSignal   Verb = "runs.signal"   // SignalRequest → Told
 	RunsCancel   Verb = "runs.cancel"   // CommandRequest → Told
@@ -46,7 +47,7 @@ const (
 // Verbs lists the verbs.
 func Verbs() []Verb {
 	return []Verb{
-		RunsGet, RunsList, RunsHistory, RunsWait, RunsStart, RunsSignal, RunsCancel, RunsPause, RunsResume, RunsRetry,
+		RunsGet, RunsList, RunsHistory, RunsWait, RunsExplain, RunsStart, RunsSignal, RunsCancel, RunsPause, RunsResume, RunsRetry,
 		MachinesList, MachinesGet, LettersList, LettersGet, StreamsGet, BlobsGet,
 	}
 }

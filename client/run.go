@@ -24,6 +24,8 @@ type (
 	Query = api.RunsQuery
 	// Listing is a page of a list.
 	Listing = api.Listing
+	// Explanation says why a run does not move.
+	Explanation = api.Explanation
 	// Status is where a run is in its life.
 	Status = statemachine.Status
 	// Cause is why a run failed or is parked.
@@ -171,4 +173,15 @@ func Result[T any](ctx context.Context, c *Client, id string) (T, error) {
 		return v, fmt.Errorf("result of run %s: %w", id, err)
 	}
 	return v, nil
+}
+
+// Explain says why a run does not move: what it waits for, who holds it, and
+// what would help. ErrNotFound is returned if there is no run, and nothing that
+// will make it.
+func (c *Client) Explain(ctx context.Context, id string) (*Explanation, error) {
+	var x Explanation
+	if err := c.call(ctx, "explain run "+id, api.RunsExplain, api.ExplainQuery{ID: id}, &x); err != nil {
+		return nil, err
+	}
+	return &x, nil
 }

@@ -73,7 +73,7 @@ func (a *app) patience() *statemachine.Duration {
 func (a *app) change(ctx context.Context, f *cli.Fleet, v api.Verb, request, alone, answer any) (nobody error, err error) {
 	err = a.ask(ctx, f, v, request, answer)
 	if !errors.Is(err, errNobody) {
-		return nil, explain(err)
+		return nil, advise(err)
 	}
 	nobody = err
 	within, cancel := context.WithTimeout(ctx, 2*a.Timeout)
@@ -86,13 +86,13 @@ func (a *app) change(ctx context.Context, f *cli.Fleet, v api.Verb, request, alo
 	defer local.Close()
 	b, err := local.Do(within, api.Caller{Role: v.Role()}, v, body)
 	if err != nil {
-		return nobody, explain(err)
+		return nobody, advise(err)
 	}
 	return nobody, json.Unmarshal(b, answer)
 }
 
-// explain adds what may be done about an error of the control API.
-func explain(err error) error {
+// advise adds what may be done about an error of the control API.
+func advise(err error) error {
 	e, ok := errors.AsType[*api.Error](err)
 	if !ok {
 		return err

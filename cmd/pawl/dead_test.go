@@ -94,6 +94,14 @@ func TestRunsWhenAllWorkersAreDead(t *testing.T) {
 		{"run ls", 0, []string{"ended  kitchensink@1  ", "hangs  kitchensink@1  "}, []string{"no worker answers; reading the last record of every run instead\n"}},
 		{"run ls --status running --from history", 0, []string{"hangs  kitchensink@1  "}, nil},
 		{"run graph hangs", 0, []string{"class perform current\n"}, nil},
+		{"run explain hangs", 0, []string{
+			"Run hangs, kitchensink version 1: running in state perform since ", "  no worker answers: the first that starts goes on with it [no_workers]\n",
+			"was to perform http.post and answers no more: another goes on when its message comes again [owner_lost]\n",
+			"Not seen: redis: its address is not known (--redis host:port), so neither is who performs an effect\n",
+		}, nil},
+		{"run explain hangs --redis " + redis.Addr, 0, []string{"[no_workers]\n", "Not seen: redis: connect to redis: "}, nil},
+		{"run explain hangs -o json", 0, []string{`"cause": "no_workers",`, `"code": "owner_lost",`, `"what": "redis",`}, nil},
+		{"run explain ended", 0, []string{"  it has ended: succeeded [ended]\n", "    → pawl run result ended\n"}, nil},
 	}
 	for _, tt := range tests {
 		got := ask(strings.Fields(tt.args)...)

@@ -137,7 +137,7 @@ func (l *list) run(ctx context.Context) error {
 	case isRefused && l.query.Source == api.SourceAny:
 		why = "the workers may not be asked: " + refused.Error()
 	default:
-		return explain(err)
+		return advise(err)
 	}
 	if l.query.Source == api.SourceIndex {
 		return &cli.Error{Err: errors.New(why), Hint: "only workers read the index; --from history needs none"}

@@ -39,7 +39,8 @@ func root(t *cli.Tool) *cobra.Command {
 		Short: "Start runs, steer them, and see what became of them",
 		Long: `Start runs, steer them, and see what became of them.
 
-pawl speaks to NATS alone; only doctor looks at Redis, too. What it reads of a
+pawl speaks to NATS alone; only doctor, and explain where no worker answers, look
+at Redis, too. What it reads of a
 run, it reads from HISTORY itself, so it works when no worker does; lists ask the
 fleet first, which is faster. Without -s it asks the fleet on this machine.
 
@@ -56,7 +57,7 @@ one line there, whatever -o says.
 	}
 	run := &cobra.Command{Use: "run", Short: "Start runs, look at them, and steer them"}
 	run.AddCommand(a.startCommand(), a.showCommand(), a.historyCommand(), a.listCommand(), a.graphCommand(),
-		a.watchCommand(), a.waitCommand(), a.resultCommand(), a.signalCommand())
+		a.watchCommand(), a.explainCommand(), a.waitCommand(), a.resultCommand(), a.signalCommand())
 	run.AddCommand(a.steerCommands()...)
 	machine := &cobra.Command{Use: "machine", Short: "Look at machines"}
 	machine.AddCommand(a.machineListCommand(), a.machineShowCommand(), a.machineGraphCommand())

@@ -114,7 +114,7 @@ func (s *start) run(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return err
 	case isAnswer && answer.Code != 503 && answer.Code != 403:
-		err = explain(named(err, "start run "+s.id, s.id))
+		err = advise(named(err, "start run "+s.id, s.id))
 		if e, ok := errors.AsType[*cli.Error](err); ok && answer.Code == 422 {
 			e.Hint = "dlq-replayer ls --run " + s.id
 		}

@@ -106,6 +106,7 @@ func TestUsage(t *testing.T) {
 		{"run start a --id=", 2, "pawl: --id is empty: leave it off to have an id made (see pawl run start --help)"},
 		{"run start a --version 0", 2, "pawl: --version is a number from 1: leave it off for the highest (see pawl run start --help)"},
 		{"run ls --machine A.b", 2, `pawl: --machine "A.b" is no name of a machine (pawl machine ls)`},
+		{"run explain", 2, "pawl: pawl run explain needs <id> (see pawl run explain --help)"},
 		{"run show", 2, "pawl: pawl run show needs <id> (see pawl run show --help)"},
 		{"run ls --status done", 2, `pawl: --status "done" is no status (it is one of running, parked, paused, succeeded, failed, cancelled)`},
 		{"run ls --limit -1", 2, "pawl: --limit is -1 (0 is all of them)"},

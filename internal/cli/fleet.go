@@ -90,7 +90,8 @@ func (t *Tool) open(ctx context.Context, nc *nats.Conn) (*Fleet, error) {
 	}
 	return &Fleet{
 		Conn: nc, JetStream: js, Timeout: t.Timeout, queue: q,
-		Answers: &api.Answers{Log: q.Log, Blobs: q.Blobs, Letters: q.Letters, Registry: q.Machines, Sender: q.Sender},
+		Answers: &api.Answers{Log: q.Log, Blobs: q.Blobs, Letters: q.Letters, Registry: q.Machines, Sender: q.Sender,
+			Observers: []api.Observer{{What: "messages", See: q.Observe}}},
 	}, nil
 }
 
@@ -120,6 +121,9 @@ func (t *Tool) untouched(ctx context.Context, js jetstream.JetStream) error {
 func (f *Fleet) Last(ctx context.Context, runs []string) ([]*statemachine.Stored, error) {
 	return f.queue.Log.Last(ctx, runs)
 }
+
+// Incarnation is the id of the fleet's HISTORY, under which Redis has copies.
+func (f *Fleet) Incarnation(ctx context.Context) (string, error) { return f.queue.Incarnation(ctx) }
 
 // Close ends the connection.
 func (f *Fleet) Close() {

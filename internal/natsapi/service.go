@@ -26,8 +26,10 @@ type Config struct {
 	Prefix string // of the fleet
 	Worker string // id of the worker
 	Build  string // its code
-	Stats  func() api.WorkerStats
-	Logger *slog.Logger // default: discards
+	// Machines, as name@version, and Effects are what the worker can do.
+	Machines, Effects []string
+	Stats             func() api.WorkerStats
+	Logger            *slog.Logger // default: discards
 	// Done is told of each request: what was asked, "ok" or the class of the
 	// error, and how long it took. Default: nobody.
 	Done func(verb, outcome string, took time.Duration)
@@ -95,13 +97,16 @@ func (s *Service) listen() (micro.Service, error) {
 	if err != nil {
 		host = "unknown"
 	}
+	meta := map[string]string{
+		api.MetaWorker: s.cfg.Worker, api.MetaBuild: s.cfg.Build, api.MetaHost: host,
+		api.MetaPID: strconv.Itoa(os.Getpid()), api.MetaStarted: time.Now().UTC().Format(time.RFC3339),
+		"prefix": s.cfg.Prefix,
+	}
+	tell(meta, api.MetaMachines, s.cfg.Machines)
+	tell(meta, api.MetaEffects, s.cfg.Effects)
 	service, err := micro.AddService(s.nc, micro.Config{
 		Name: api.ServiceName, QueueGroup: api.ServiceGroup, Version: semver(s.cfg.Build), Description: "Control API of a pawl fleet",
-		Metadata: map[string]string{
-			api.MetaWorker: s.cfg.Worker, api.MetaBuild: s.cfg.Build, api.MetaHost: host,
-			api.MetaPID: strconv.Itoa(os.Getpid()), api.MetaStarted: time.Now().UTC().Format(time.RFC3339),
-			"prefix": s.cfg.Prefix,
-		},
+		Metadata:     meta,
 		StatsHandler: func(*micro.Endpoint) any { return s.cfg.Stats() },
 		ErrorHandler: func(_ micro.Service, e *micro.NATSError) {
 			s.cfg.Logger.Warn("control API: nats reported an error", logkey.Subject, e.Subject, logkey.Error, e.Description)

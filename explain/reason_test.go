@@ -1,0 +1,193 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pawlrun/pawl/statemachine"
+)
+
+var now = time.Date(2026, 11, 30, 8, 0, 0, 0, time.UTC)
+
+// pending is an effect of a run, since a minute ago.
+func pending(place statemachine.Place, change ...func(*statemachine.Pending)) statemachine.Pending {
+	p := statemachine.Pending{ID: "e1", Effect: "model.chat", Place: place, Attempt: 2, Try: 2, Rev: 7, At: now.Add(-time.Minute)}
+	for _, c := range change {
+		c(&p)
+	}
+	return p
+}
+
+// facts are those of a run that is under way, and that two workers could carry
+// on, with nothing that is amiss.
+func facts(p ...statemachine.Pending) *Facts {
+	return &Facts{
+		Now: now, Run: "r-1",
+		Record: &statemachine.Record{
+			Run: "r-1", Machine: "report", Version: 3, To: "summarise", Status: statemachine.StatusRunning, Rev: 7, By: "w1", At: now.Add(-time.Minute), Pending: p,
+		},
+		Wakes: map[string]Message{}, Letters: map[string]Letter{}, Claims: map[string]Claim{},
+		Workers: []Worker{
+			{ID: "w1", Ready: true, Machines: []string{"report@3"}, Effects: []string{"model.chat"}},
+			{ID: "w2", Ready: true, Machines: []string{"report@3"}, Effects: []string{"model.chat"}},
+		},
+	}
+}
+
+// Each cause is named, whether it goes on by itself, and what would help.
+func TestCauses(t *testing.T) {
+	t.Parallel()
+	later, before := now.Add(4*time.Second), now.Add(-4*time.Second)
+	failed := func(p *statemachine.Pending) {
+		p.Cause = &statemachine.Cause{Class: "http_5xx", Message: "503 from the provider"}
+	}
+	retryAt := func(at time.Time) func(*statemachine.Pending) {
+		return func(p *statemachine.Pending) { p.RetryAt = &at }
+	}
+	keyed := func(p *statemachine.Pending) { p.Key = "renewal:4412" }
+	in := func(f *Facts, change func(*Facts)) *Facts { change(f); return f }
+	with := func(place statemachine.Place, m Message) *Facts {
+		return in(facts(pending(place, failed, retryAt(before))), func(f *Facts) { f.Wakes["e1"] = m })
+	}
+	ended := func(s statemachine.Status) *Facts {
+		return in(facts(), func(f *Facts) {
+			f.Record.Status, f.Record.Cause = s, &statemachine.Cause{Class: "cancelled", By: "ann"}
+		})
+	}
+	none := func(f *Facts) { f.Record = nil }
+	tests := []struct {
+		name  string
+		facts *Facts
+		code  Code
+		alone bool
+		text  string // that the first reason's has
+		help  string // … and its help
+	}{
+		{"ended", ended(statemachine.StatusCancelled), Ended, false, "it has ended: cancelled", "pawl run result r-1"},
+		{"removed", in(ended(statemachine.StatusFailed), func(f *Facts) { f.Record.Tomb = &statemachine.Tombstone{} }), Ended, false, "its records were removed", ""},
+		{"no such run", in(facts(), none), NotFound, false, "no such run", ""},
+		{"a start among others", in(facts(), func(f *Facts) { f.Record, f.Starts = nil, &Queue{Waiting: 3, InHand: 2} }), StartWaits, true, "3 starts wait", "pawl worker ls"},
+		{"a start put off", in(facts(), func(f *Facts) {
+			f.Record, f.Starts = nil, &Queue{Waiting: 3, Postponed: &Message{Place: Postponed, Due: later}}
+		}), StartWaits, true, "no worker could take its start yet", "pawl worker ls"},
+		{"a start refused", in(facts(), func(f *Facts) {
+			f.Record, f.Letters[""] = nil, Letter{Seq: 12, Class: "invalid_input", Cause: "field to"}
+		}), StartRefused, false, "invalid_input: field to", "dlq-replayer show 12"},
+		{"a newer build's", in(facts(), func(f *Facts) { f.Record, f.Strange = nil, "version 2" }), NewerFormat, false, "version 2", "pawl worker ls"},
+		{"paused", in(facts(pending(statemachine.Held)), func(f *Facts) {
+			f.Record.Status, f.Record.Cause = statemachine.StatusPaused, &statemachine.Cause{Class: "paused", By: "ann", Message: "provider is down"}
+		}), Paused, false, "it is paused by ann: provider is down", "pawl run resume r-1"},
+		{"given up, a letter", in(facts(pending(statemachine.Parked, failed)), func(f *Facts) { f.Letters["e1"] = Letter{Seq: 3} }), GivenUp, false, "model.chat was given up at attempt 2: http_5xx: 503 from the provider (letter 3)", "pawl run retry r-1"},
+		{"given up, its letter taken out", in(facts(pending(statemachine.Parked, failed)), func(f *Facts) { f.Letters["e1"] = Letter{} }), GivenUp, false, "its letter was taken out", "pawl run retry r-1"},
+		{"given up, DLQ full", in(facts(pending(statemachine.Parked, failed)), func(f *Facts) { f.Full = []FullStream{{"PAWL_DLQ", "9 of 9 messages", true}} }), StreamFull, false, "stream PAWL_DLQ is full (9 of 9 messages)", "pawl doctor"},
+		{"a try to come", in(facts(pending(statemachine.Retry, failed, retryAt(later))), func(f *Facts) { f.Wakes["e1"] = Message{Place: Scheduled, Due: later} }), Retry, true, "waits for attempt 2, after http_5xx: 503", ""},
+		{"a try put off", in(facts(pending(statemachine.Retry, failed, retryAt(later))), func(f *Facts) {
+			f.Record.Events = []statemachine.Event{{Kind: statemachine.EventFailure, Effect: "e1", Free: true}}
+		}), Throttled, true, "spent no attempt", ""},
+		{"a key held by another", in(facts(pending(statemachine.Retry, keyed, retryAt(later))), func(f *Facts) { f.Keys = map[string]KeyHolder{"e1": {Run: "r-0"}} }), KeyHeld, true, `run "r-0" holds`, "pawl run explain r-0"},
+		{"a schedule that is nowhere", in(facts(pending(statemachine.Retry, retryAt(later))), func(f *Facts) { f.Wakes["e1"] = Message{Place: Missing} }), Retry, true, "the sweeper arms it again", ""},
+		{"a try that is due", with(statemachine.Retry, Message{Place: InLine}), RetryDue, true, "waits for a worker", ""},
+		{"a try the broker has not sent", with(statemachine.Retry, Message{Place: Scheduled}), RetryDue, true, "the broker has not sent", ""},
+		{"a try that is lost", with(statemachine.Retry, Message{Place: Missing}), Lost, true, "the sweeper sends it again", ""},
+		{"a try that could not be taken", with(statemachine.Retry, Message{Place: Postponed, Due: later}), Again, true, "comes again", "pawl worker ls"},
+		{"in its queue", with(statemachine.Queued, Message{Place: InLine, Ahead: 40, Pulls: 2}), InQueue, true, "waits in its queue, at most 40 before it", ""},
+		{"in a queue nobody asks", with(statemachine.Queued, Message{Place: InLine}), InQueue, true, "no worker asks for more of this type", ""},
+		{"delivered and not begun", with(statemachine.Queued, Message{Place: InHand, Again: 30 * time.Second}), Delivered, true, "after 30s without a sign of life", ""},
+		{"a message that could not be taken", with(statemachine.Queued, Message{Place: Postponed, Due: later}), Again, true, "comes again", "pawl worker ls"},
+		{"a message that is lost", with(statemachine.Queued, Message{Place: Missing}), Lost, true, "its message is nowhere", ""},
+		{"performed", in(facts(pending(statemachine.Queued)), func(f *Facts) { f.Claims["e1"] = Claim{"w2", 5 * time.Second} }), Performing, true, "worker w2 performs model.chat, attempt 2", "pawl run cancel r-1"},
+		{"its performer is gone", in(facts(pending(statemachine.Inline)), func(f *Facts) { f.Claims["e1"] = Claim{"w9", 5 * time.Second} }), OwnerLost, true, "worker w9 had begun", ""},
+		{"inline, Redis not seen", in(facts(pending(statemachine.Inline)), func(f *Facts) { f.Claims = nil }), Inline, true, "performed by the worker that asked for it by w1", ""},
+		{"inline, Redis not seen, worker gone", in(facts(pending(statemachine.Inline)), func(f *Facts) { f.Claims, f.Record.By = nil, "w9" }), OwnerLost, true, "worker w9 was to perform", ""},
+		{"inline and nobody's", facts(pending(statemachine.Inline)), Unclaimed, true, "nobody performs model.chat", ""},
+		{"no handler", in(facts(pending(statemachine.Queued)), func(f *Facts) {
+			for i := range f.Workers {
+				f.Workers[i].Effects = []string{"mail"}
+			}
+		}), NoHandler, false, "2 workers answer, and none performs model.chat", "deploy"},
+		{"no machine", in(facts(pending(statemachine.Queued)), func(f *Facts) {
+			for i := range f.Workers {
+				f.Workers[i].Machines = []string{"report@2"}
+			}
+		}), NoMachine, false, "none has report version 3", "deploy"},
+		{"no workers", in(facts(pending(statemachine.Inline)), func(f *Facts) { f.Workers = []Worker{} }), NoWorkers, false, "no worker answers", "start a worker"},
+		{"no worker is ready", in(facts(pending(statemachine.Queued)), func(f *Facts) { f.Workers[0].Ready, f.Workers[1].Ready = false, false }), NotReady, false, "2 workers answer, and none is ready", "pawl doctor"},
+		{"HISTORY is full", in(facts(pending(statemachine.Queued)), func(f *Facts) { f.Full = []FullStream{{"PAWL_HISTORY", "all", false}} }), StreamFull, false, "PAWL_HISTORY is full", "pawl doctor"},
+		{"a command on its way", in(facts(pending(statemachine.Parked)), func(f *Facts) {
+			f.Told = []Message{{Place: InLine, Kind: "command", Name: "redrive", Stored: before}}
+		}), EventWaits, true, "a command redrive is stored and not applied yet", ""},
+		{"a place of another build", facts(pending("elsewhere")), Elsewhere, false, "its place is elsewhere", "pawl run show r-1"},
+		{"nothing is pending", facts(), NothingToWait, false, "nothing is pending in state summarise", "pawl run show r-1"},
+	}
+	codes := map[Code]bool{}
+	for _, tt := range tests {
+		x := Of(tt.facts)
+		codes[tt.code] = true
+		r := x.Because[0]
+		if x.Cause != tt.code || r.Code != tt.code || r.Alone != tt.alone || !strings.Contains(r.Text, tt.text) || !strings.Contains(r.Help, tt.help) || tt.help == "" && r.Help != "" {
+			t.Errorf("%s: %s, alone %v: %q, %q\nwant %s, %v: %q, %q", tt.name, x.Cause, r.Alone, r.Text, r.Help, tt.code, tt.alone, tt.text, tt.help)
+		}
+	}
+	if len(codes) < 20 {
+		t.Errorf("%d causes were explained", len(codes))
+	}
+}
+
+// What waits for a person comes before what takes its course, and what stops
+// everything before both: then nothing goes on by itself.
+func TestTheWorstIsFirst(t *testing.T) {
+	t.Parallel()
+	f := facts(pending(statemachine.Queued), pending(statemachine.Parked, func(p *statemachine.Pending) { p.ID = "e2" }))
+	f.Letters["e2"] = Letter{Seq: 1}
+	codes := func() (all []Code) {
+		for _, r := range Of(f).Because {
+			all = append(all, r.Code)
+		}
+		return all
+	}
+	if got, want := codes(), []Code{GivenUp, InQueue}; !slices.Equal(got, want) {
+		t.Errorf("reasons %v, want %v", got, want)
+	}
+	f.Workers = []Worker{}
+	if got, want := codes(), []Code{NoWorkers, GivenUp, InQueue}; !slices.Equal(got, want) {
+		t.Errorf("reasons %v, want %v", got, want)
+	}
+	for _, r := range Of(f).Because {
+		if r.Alone {
+			t.Errorf("%s goes on by itself, without a worker", r.Code)
+		}
+	}
+	f.Record.Pending = f.Record.Pending[1:] // workers would not help
+	if got, want := codes(), []Code{GivenUp}; !slices.Equal(got, want) {
+		t.Errorf("reasons %v, want %v", got, want)
+	}
+}
+
+// A run that waits for a thousand effects has an explanation that can be read.
+func TestManyReasonsAreCut(t *testing.T) {
+	t.Parallel()
+	var all []statemachine.Pending
+	for i := range 1000 {
+		all = append(all, pending(statemachine.Queued, func(p *statemachine.Pending) { p.ID = fmt.Sprint("e", i) }))
+	}
+	all[999].Place = statemachine.Parked
+	x := Of(facts(all...))
+	if len(x.Because) != MaxReasons || x.More != 1000-MaxReasons || x.Cause != GivenUp {
+		t.Errorf("%d reasons and %d more, cause %s", len(x.Because), x.More, x.Cause)
+	}
+}
+
+// The id of a run is one word of a command, whatever it is.
+func TestHelpIsOneCommand(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]string{
+		"report-4412": "report-4412", "a b": "'a b'", "it's; rm -rf": `'it'\''s; rm -rf'`, "-x": "-- '-x'", "$(x)": "'$(x)'", "Ärger": "'Ärger'",
+	} {
+		if got := word(id); got != want {
+			t.Errorf("word(%q) = %s, want %s", id, got, want)
+		}
+	}
+}

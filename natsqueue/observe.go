@@ -1,0 +1,318 @@
+package natsqueue
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pawlrun/pawl/explain"
+	"github.com/pawlrun/pawl/outbox"
+	"github.com/pawlrun/pawl/queue"
+	"github.com/pawlrun/pawl/statemachine"
+)
+
+const (
+	mostObserved = 64   // effects of a run whose messages are looked for, beside those that wait longest
+	mostTypes    = 16   // … and effect types whose queues are looked at
+	nearlyFull   = 8192 // bytes: a stream with less room takes hardly a record more
+)
+
+// Observe sees where the messages are that wake a run, what it was told and
+// has not applied, its letters, who holds its business keys, and which streams
+// are full. It sends a dozen requests, and none that others wait for.
+func (q *Queue) Observe(ctx context.Context, f *explain.Facts) error {
+	o := &observation{link: q.link, facts: f, consumers: map[string]*jetstream.ConsumerInfo{}}
+	steps := []func(context.Context) error{o.told}
+	if f.Record != nil {
+		if f.Record.Status.Ended() {
+			return nil
+		}
+		steps = append(steps, o.wakes, o.letters, func(ctx context.Context) error { return o.keys(ctx, q.Ledger) }, o.full)
+	} else {
+		steps = append(steps, o.starts)
+	}
+	var errs []error
+	for _, see := range steps {
+		errs = append(errs, see(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// observation is one look at a run.
+type observation struct {
+	*link
+	facts     *explain.Facts
+	consumers map[string]*jetstream.ConsumerInfo
+}
+
+// consumer describes a consumer; nil if there is none.
+func (o *observation) consumer(ctx context.Context, name string) (*jetstream.ConsumerInfo, error) {
+	if c, ok := o.consumers[name]; ok {
+		return c, nil
+	}
+	stream, err := streamOf(name)
+	if err != nil || len(o.consumers) > mostTypes {
+		return nil, err
+	}
+	c, err := o.js.Consumer(ctx, o.subj.stream(stream), name)
+	switch {
+	case err == nil:
+		o.consumers[name] = c.CachedInfo()
+	case errors.Is(err, jetstream.ErrConsumerNotFound):
+		o.consumers[name] = nil
+	default:
+		return nil, unavailable("look at consumer "+name, err)
+	}
+	return o.consumers[name], nil
+}
+
+// place says how far a stored message has come on its way by a consumer.
+func (o *observation) place(ctx context.Context, consumer, stream string, m *raw) (explain.Message, error) {
+	at := explain.Message{Place: explain.InLine, Stream: o.subj.stream(stream), Seq: m.seq, Stored: m.time}
+	c, err := o.consumer(ctx, consumer)
+	if err != nil || c == nil {
+		return at, err
+	}
+	at.Pulls = c.NumWaiting
+	if m.seq <= c.Delivered.Stream {
+		at.Place, at.Again = explain.InHand, c.Config.AckWait
+		return at, nil
+	}
+	at.Ahead = min(m.seq-c.Delivered.Stream-1, c.NumPending)
+	return at, nil
+}
+
+// wakes finds the message of each effect that waits for one.
+func (o *observation) wakes(ctx context.Context) error {
+	o.facts.Wakes = map[string]explain.Message{}
+	type ask struct {
+		id, consumer string
+		item         outbox.Item
+	}
+	run := o.facts.Run
+	var asks []ask
+	for _, p := range o.facts.Record.Pending {
+		if len(asks) == mostObserved {
+			break
+		}
+		switch p.Place {
+		case statemachine.Queued:
+			e := statemachine.Entry{Kind: statemachine.EntryEffect, ID: p.ID, Effect: p.Effect}
+			asks = append(asks, ask{p.ID, EffectConsumer(p.Effect), outbox.Item{Run: run, Entry: e}})
+		case statemachine.Retry:
+			e := statemachine.Entry{Kind: statemachine.EntryTimer, ID: p.ID, Try: p.Try}
+			asks = append(asks, ask{p.ID, ConsumerDue, outbox.Item{Run: run, Entry: e}})
+		}
+	}
+	pub := &Publisher{o.link}
+	for _, places := range []func(outbox.Item) (string, []string){pub.places, pub.postponedPlaces} {
+		at := map[string]ask{} // by subject
+		asked := map[string][]string{}
+		for _, a := range asks {
+			if _, found := o.facts.Wakes[a.id]; found {
+				continue
+			}
+			stream, subjects := places(a.item)
+			for _, s := range subjects {
+				at[s], asked[stream] = a, append(asked[stream], s)
+			}
+		}
+		for stream, subjects := range asked {
+			for m, err := range o.lasts(ctx, stream, subjects) {
+				if err != nil {
+					return fmt.Errorf("look for messages in %s: %w", o.subj.stream(stream), err)
+				}
+				a := at[m.subject]
+				at, err := o.wake1(ctx, a.consumer, stream, m)
+				if err != nil {
+					return err
+				}
+				o.facts.Wakes[a.id] = at
+			}
+		}
+	}
+	for _, a := range asks {
+		if _, found := o.facts.Wakes[a.id]; !found {
+			o.facts.Wakes[a.id] = explain.Message{Place: explain.Missing}
+		}
+	}
+	return nil
+}
+
+// wake1 says where a message is that wakes a run: a schedule has yet to come.
+func (o *observation) wake1(ctx context.Context, consumer, stream string, m *raw) (explain.Message, error) {
+	if stream != streamTimers {
+		return o.place(ctx, consumer, stream, m)
+	}
+	t := o.subj.tokens(m.subject)
+	later := len(t) > 1 && t[1] == "later"
+	if t[0] != "timer" { // it has come
+		at, err := o.place(ctx, ConsumerDue, stream, m)
+		at.Tries = tries(m)
+		return at, err
+	}
+	at := explain.Message{Place: explain.Scheduled, Stream: o.subj.stream(stream), Seq: m.seq, Stored: m.time, Tries: tries(m)}
+	if later {
+		at.Place = explain.Postponed
+	}
+	text, _ := strings.CutPrefix(m.headers().Get(headerSchedule), "@at ")
+	at.Due, _ = time.Parse(time.RFC3339Nano, text) // unread: when is not known
+	return at, nil
+}
+
+func tries(m *raw) int {
+	n, _ := strconv.Atoi(m.headers().Get(headerTries)) // not there: 0
+	return n
+}
+
+// told finds signals and commands that are stored for the run, the last of
+// each name.
+func (o *observation) told(ctx context.Context) error {
+	run := o.facts.Run
+	for _, from := range []struct{ stream, consumer, kind, subject string }{
+		{streamSignal, ConsumerSignal, "signal", o.subj.signal(run, "*")},
+		{streamEvents, ConsumerEvent, "command", o.subj.event(run)},
+	} {
+		for m, err := range o.lasts(ctx, from.stream, []string{from.subject}) {
+			if err != nil {
+				return fmt.Errorf("look for messages in %s: %w", o.subj.stream(from.stream), err)
+			}
+			h := m.headers()
+			name, id := h.Get(headerName), statemachine.CommandEventID(h.Get(headerEvent))
+			if from.kind == "signal" {
+				t := o.subj.tokens(m.subject)
+				name, id = t[len(t)-1], statemachine.SignalEventID(cmp.Or(h.Get(headerSignal), h.Get(headerMsgID)))
+			}
+			if r := o.facts.Record; r != nil && slices.Contains(r.Applied, id) {
+				continue
+			}
+			at, err := o.place(ctx, from.consumer, from.stream, m)
+			if err != nil {
+				return err
+			}
+			at.Kind, at.Name = from.kind, name
+			o.facts.Told = append(o.facts.Told, at)
+		}
+	}
+	return nil
+}
+
+// letters finds the letters of effects that were given up. A letter and its
+// entry in the index are stored together, the letter first.
+func (o *observation) letters(ctx context.Context) error {
+	box := &Letters{o.link}
+	found := map[string]explain.Letter{}
+	n := 0
+	for _, p := range o.facts.Record.Pending {
+		if p.Place != statemachine.Parked {
+			continue
+		}
+		if n++; n > mostObserved {
+			break
+		}
+		id := p.ID + ":" + strconv.Itoa(p.Try)
+		entry, err := o.lead(ctx, streamDLQ, map[string]any{"last_by_subj": o.subj.letterIndex(hashToken(id))})
+		if err != nil {
+			return fmt.Errorf("look for the letter of %s: %w", p.Effect, err)
+		}
+		if entry == nil || entry.seq < 2 {
+			continue
+		}
+		m, err := box.get(ctx, entry.seq-1)
+		if err != nil {
+			return err
+		}
+		l := explain.Letter{}
+		if m != nil && m.headers().Get(dlqHash) == hashToken(id) {
+			l.Seq, l.At = m.seq, m.time
+		}
+		found[p.ID] = l
+	}
+	o.facts.Letters = found
+	return nil
+}
+
+// keys finds who holds the business keys of effects that wait.
+func (o *observation) keys(ctx context.Context, g *Ledger) error {
+	o.facts.Keys = map[string]explain.KeyHolder{}
+	for _, p := range o.facts.Record.Pending {
+		if p.Key == "" || p.Place == statemachine.Parked || len(o.facts.Keys) == mostObserved {
+			continue
+		}
+		page, seq, err := g.look(ctx, p.Key)
+		if err != nil {
+			return fmt.Errorf("look up key %s: %w", quoted(p.Key), err)
+		}
+		if seq == 0 || page.Run == o.facts.Run && page.Effect == p.ID || page.State == "released" {
+			continue
+		}
+		o.facts.Keys[p.ID] = explain.KeyHolder{Run: page.Run, Effect: page.Effect, Done: page.State == "done"}
+	}
+	return nil
+}
+
+// full finds the streams that have no room for another record, or another
+// letter.
+func (o *observation) full(ctx context.Context) error {
+	for _, name := range []string{streamHistory, streamBlobs, streamDLQ} {
+		info, err := o.streamInfo(ctx, name)
+		if err != nil {
+			return err
+		}
+		what := ""
+		switch c, s := info.Config, info.State; {
+		case c.MaxMsgs > 0 && s.Msgs >= uint64(c.MaxMsgs):
+			what = fmt.Sprintf("%d of %d messages", s.Msgs, c.MaxMsgs)
+		case c.MaxBytes > 0 && s.Bytes+nearlyFull > uint64(c.MaxBytes):
+			what = fmt.Sprintf("%d of %d bytes", s.Bytes, c.MaxBytes)
+		default:
+			continue
+		}
+		o.facts.Full = append(o.facts.Full, explain.FullStream{Name: info.Config.Name, What: what, Letters: name == streamDLQ})
+	}
+	return nil
+}
+
+// starts looks at the queue of starts, and for a postponed one of the run.
+func (o *observation) starts(ctx context.Context) error {
+	c, err := o.consumer(ctx, ConsumerStart)
+	if err != nil {
+		return err
+	}
+	q := &explain.Queue{}
+	if c != nil {
+		q.Waiting, q.InHand = c.NumPending, uint64(c.NumAckPending)
+	}
+	info, err := o.streamInfo(ctx, streamStart)
+	if err != nil {
+		return err
+	}
+	if info.State.Msgs > 0 {
+		q.Oldest = info.State.FirstTime
+	}
+	o.facts.Starts = q
+	for m, err := range o.lasts(ctx, streamTimers, []string{o.subj.later("*"), o.subj.dueLater("*")}) {
+		if err != nil { // there are too many
+			return fmt.Errorf("look for a postponed start: %w", err)
+		}
+		line, _, _ := strings.Cut(string(m.data), "\n")
+		var p postponed
+		if json.Unmarshal([]byte(line), &p) != nil || p.Kind != queue.Start || p.Run != o.facts.Run {
+			continue
+		}
+		at, err := o.wake1(ctx, ConsumerDue, streamTimers, m)
+		if err != nil {
+			return err
+		}
+		q.Postponed = &at
+	}
+	return nil
+}

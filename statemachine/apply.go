@@ -78,12 +78,23 @@ func (f *Fold) answer(e *Event, effect string, body json.RawMessage) error {
 	}
 	return f.step(e, "", func(s *step) error {
 		s.inherit(p)
+		if p.Undoes != "" {
+			return s.undone(p, body)
+		}
 		n, err := s.here()
 		if err != nil {
 			return err
 		}
 		if err := n.action.take(s.data, body); err != nil {
 			return s.fault(ClassInvalidResult, err)
+		}
+		if p.CanUndo {
+			if err := s.register(n, p.ID); err != nil {
+				return err
+			}
+		}
+		if f.rec.Ending != nil {
+			return s.unwind()
 		}
 		return s.leave(n)
 	})
@@ -98,6 +109,9 @@ func (f *Fold) failure(e *Event) error {
 	p := *f.pending(e.Effect)
 	c.State, c.Effect, c.Attempt = f.rec.Frames[p.Frame].State, p.Effect, p.Attempt
 	e.Cause = &c
+	if f.rec.Ending != nil && p.Undoes == "" && !p.CanUndo {
+		e.RetryAt = nil // the run ends: it is tried no more
+	}
 	if e.RetryAt == nil {
 		return f.giveUp(e, p, c)
 	}
@@ -123,8 +137,18 @@ func (f *Fold) fail(p *Pending, c Cause) {
 }
 
 // giveUp routes the failure to where the state catches it; else, or if the
-// machine cannot go on from there, the run is parked.
+// machine cannot go on from there, the run is parked. A run that ends goes on
+// to its end; only an Undo that fails parks it.
 func (f *Fold) giveUp(e *Event, p Pending, c Cause) error {
+	if p.Undoes != "" {
+		return f.park(p.ID, c)
+	}
+	if f.rec.Ending != nil {
+		f.remove(p.ID)
+		s := &step{f: f, cause: e.ID}
+		s.inherit(p)
+		return s.unwind()
+	}
 	n := f.d.byName[c.State]
 	if n != nil && n.caught(c.Class) != "" {
 		before := f.post

@@ -151,12 +151,14 @@ func (c *Catalog) Check() error {
 func (c *Catalog) missing(d *Definition) []error {
 	var faults []error
 	for _, n := range d.nodes {
-		if n.action == nil {
-			continue
-		}
-		for _, e := range n.action.effects {
-			if c.handlers[e] == nil && validName(e, true) {
-				faults = append(faults, d.faultAt(n.name, "effect %q has no handler", e))
+		for _, a := range []*action{n.action, n.undo} {
+			if a == nil {
+				continue
+			}
+			for _, e := range a.effects {
+				if c.handlers[e] == nil && validName(e, true) {
+					faults = append(faults, d.faultAt(n.name, "effect %q has no handler", e))
+				}
 			}
 		}
 	}

@@ -51,7 +51,7 @@ func encodedSize(r *Record) int {
 	for i := range r.Events {
 		n += 256 + len(r.Events[i].Body)
 	}
-	return n + workSize(r) + inboxSize(r.Inbox)
+	return n + workSize(r) + undosSize(r.Undos) + inboxSize(r.Inbox)
 }
 
 // Decode reads an encoded record. ErrFormat is returned for a record of a
@@ -90,6 +90,9 @@ func (r *Record) wellFormed() error {
 		return fmt.Errorf("status %q", r.Status)
 	case r.Tomb == nil && (len(r.Frames) == 0 || r.Frames[0].Kind != FrameRoot):
 		return fmt.Errorf("no root frame")
+	}
+	if r.Ending != nil && !r.Ending.Status.Ended() {
+		return fmt.Errorf("it ends with status %q", r.Ending.Status)
 	}
 	for i := range r.Pending {
 		if f := r.Pending[i].Frame; f < 0 || f >= len(r.Frames) {

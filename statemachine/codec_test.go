@@ -68,6 +68,12 @@ func records(t *testing.T) map[string]*sm.Record {
 	redriven := step(d, "order-1", parked, commandEvent(sm.EventRedrive, "r1", sm.Command{By: "anna", Effect: parked.Pending[0].ID}))
 	edited := step(d, "order-1", parked, commandEvent(sm.EventRedrive, "r2", sm.Command{By: "anna", Effect: parked.Pending[0].ID, Try: parked.Pending[0].Try, Input: json.RawMessage(`{"amount":2}`)}))
 	cancelled := step(d, "order-1", held, commandEvent(sm.EventCancel, "c1", sm.Command{By: "anna", Reason: "ordered twice"}))
+	r := trips().Definitions()[0]
+	flight := step(r, "trip-1", nil, startEvent(`{"id":"t1"}`))
+	undos := step(r, "trip-1", flight, about(flight, sm.EventResult, `"flight-7"`))
+	unwinding := step(r, "trip-1", undos, fails(undos, "full", nil))
+	ending := step(r, "trip-1", undos, commandEvent(sm.EventCancel, "c1", sm.Command{By: "anna", Reason: "ill"}))
+	unwound := step(r, "trip-1", unwinding, about(unwinding, sm.EventResult, `"flight-7"`))
 	odd := step(d, "żółw ~ \"日本\" \u2028 a.b>*", nil, startEvent(`{}`))
 	said := step(c, "chat-1", nil, startEvent(`{"messages":["hello"]}`))
 	tool := step(c, "chat-1", said, about(said, sm.EventResult, use))
@@ -81,6 +87,7 @@ func records(t *testing.T) map[string]*sm.Record {
 		"start": start.Record, "result": result.Record, "retry": retry.Record, "queued": queued.Record,
 		"parked": parked.Record, "caught": caught.Record, "finished": ended.Record, "entombed": &tomb,
 		"paused": paused.Record, "held": held.Record, "resumed": resumed.Record, "redriven_counted": redriven.Record, "edited": edited.Record, "cancelled": cancelled.Record,
+		"undoable": flight.Record, "undos": undos.Record, "unwinding": unwinding.Record, "ending": ending.Record, "unwound": unwound.Record,
 		"odd_id": odd.Record, "log": tool.Record, "log_sealed": seal(t, f).Record, "blobs": blobs.Record,
 	}
 }
@@ -93,7 +100,7 @@ func TestGolden(t *testing.T) {
 		writeGolden(t)
 	}
 	files, err := filepath.Glob("testdata/records/*.json")
-	if err != nil || len(files) < 21 {
+	if err != nil || len(files) < 26 {
 		t.Fatalf("%d golden records, %v", len(files), err)
 	}
 	for _, file := range files {
@@ -194,7 +201,7 @@ func TestFields(t *testing.T) {
 	var b strings.Builder
 	for _, v := range []any{
 		sm.Record{}, sm.Event{}, sm.Frame{}, sm.Pending{}, sm.Entry{}, sm.Signal{}, sm.LogRef{}, sm.Cause{}, sm.Letter{},
-		sm.Tombstone{}, sm.Chunk{}, sm.BlobRef{}, sm.Command{},
+		sm.Undo{}, sm.Ending{}, sm.Tombstone{}, sm.Chunk{}, sm.BlobRef{}, sm.Command{},
 	} {
 		tp := reflect.TypeOf(v)
 		b.WriteString(strings.ToLower(tp.Name()) + ":")
@@ -236,8 +243,8 @@ func TestDecodeRefuses(t *testing.T) {
 		"an empty object":    "{}",
 		"cut off":            string(good[:len(good)/2]),
 		"more than one":      string(good) + string(good),
-		"newer version":      swap(`"v":1`, `"v":2`),
-		"newer, other types": `{"v":2,"run":["r1"]}`,
+		"newer version":      swap(`"v":1`, `"v":3`),
+		"newer, other types": `{"v":3,"run":["r1"]}`,
 		"no version":         swap(`"v":1`, `"v":0`),
 		"no run":             swap(`"run":"order-1"`, `"run":""`),
 		"revision 0":         swap(`"rev":2`, `"rev":0`),

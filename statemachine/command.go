@@ -41,6 +41,8 @@ func (c Command) Check(kind EventKind) error {
 		err = errors.New("try and input are of one effect, and none is named")
 	case c.Try < 0:
 		err = fmt.Errorf("try %d is not 1 or more", c.Try)
+	case c.NoUndo && kind != EventCancel:
+		err = errors.New("no_undo is for a cancel only")
 	case !utf8.ValidString(c.By + c.Reason + c.Effect):
 		err = errors.New("not UTF-8")
 	default:
@@ -103,11 +105,11 @@ func (f *Fold) command(e *Event, body json.RawMessage) error {
 	f.remember(e.ID)
 	switch e.Kind {
 	case EventCancel:
-		f.cancel(c)
+		return f.cancel(e.ID, c)
 	case EventPause:
 		f.pause(c)
 	case EventResume:
-		f.resume()
+		return f.resume(e.ID)
 	case EventRedrive:
 		return f.redrive(c)
 	case EventResolve:
@@ -116,15 +118,18 @@ func (f *Fold) command(e *Event, body json.RawMessage) error {
 	return nil
 }
 
-// cancel ends the run where it is. Messages that this record would have sent
-// for what it drops are not sent.
-func (f *Fold) cancel(c Command) {
+// cancel ends the run where it is, after what there is to undo. Messages that
+// this record would have sent for what it drops are not sent.
+func (f *Fold) cancel(event string, c Command) error {
+	end := Ending{StatusCancelled, &Cause{Class: ClassCancelled, Message: c.Reason, State: f.rec.Frames[0].State, By: c.By}}
+	if f.Undoes() && !c.NoUndo {
+		return f.windUp(event, end)
+	}
 	for i := range f.rec.Pending {
 		f.retract(f.rec.Pending[i].ID)
 	}
-	f.rec.Pending, f.rec.Inbox = nil, nil
-	f.rec.Status = StatusCancelled
-	f.rec.Cause = &Cause{Class: ClassCancelled, Message: c.Reason, State: f.rec.Frames[0].State, By: c.By}
+	f.finish(end)
+	return nil
 }
 
 // pause holds the effects that somebody might start. Those that wait for their
@@ -138,14 +143,19 @@ func (f *Fold) pause(c Command) {
 	f.replaceAll(func(p *Pending) bool { return p.Place == Inline || p.Place == Queued }, f.hold)
 }
 
-// resume queues what is held: its own message is what wakes it.
-func (f *Fold) resume() {
+// resume queues what is held: its own message is what wakes it. A run that was
+// ending goes on to its end.
+func (f *Fold) resume(event string) error {
 	if f.rec.Status != StatusPaused {
-		return
+		return nil
+	}
+	if f.rec.Ending != nil {
+		return f.windUp(event, *f.rec.Ending)
 	}
 	f.rec.Status = StatusRunning
 	f.rest()
 	f.replaceAll(func(p *Pending) bool { return p.Place == Held }, f.queue)
+	return nil
 }
 
 // redrive has effects that were given up tried anew: one, or all if it names
@@ -206,6 +216,7 @@ func (f *Fold) queue(p *Pending) {
 		return
 	}
 	p.Place, p.Wake, p.Depth, p.RetryAt = Queued, "", 0, nil
+	f.retract(p.ID) // what an event before in the same record wanted sent
 	f.emit(Entry{Kind: EntryEffect, ID: p.ID, Effect: p.Effect})
 }
 

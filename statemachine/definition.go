@@ -31,6 +31,7 @@ type StateKind string
 const (
 	KindCall    StateKind = "call"    // performs an effect
 	KindDecide  StateKind = "decide"  // chooses where to go
+	KindUnwind  StateKind = "unwind"  // undoes what was done
 	KindSucceed StateKind = "succeed" // ends the run well
 	KindFail    StateKind = "fail"    // ends the run as failed
 )
@@ -40,6 +41,7 @@ type StateInfo struct {
 	Name    string    `json:"name"`
 	Kind    StateKind `json:"kind"`
 	Effects []string  `json:"effects,omitempty"`
+	Undo    []string  `json:"undo,omitempty"`   // effects of which one takes back what the state did
 	Class   string    `json:"class,omitempty"`  // of a failing end
 	Visits  int       `json:"visits,omitempty"` // how often it may be entered
 	Exits   []Exit    `json:"exits,omitempty"`  // in the order they are tried
@@ -74,6 +76,9 @@ func (d *Definition) States() []StateInfo {
 		info := StateInfo{Name: n.name, Kind: n.kind, Class: n.class, Visits: n.limit, Exits: n.exits()}
 		if n.action != nil {
 			info.Effects = append(info.Effects, n.action.effects...)
+		}
+		if n.undo != nil {
+			info.Undo = append(info.Undo, n.undo.effects...)
 		}
 		infos = append(infos, info)
 	}

@@ -38,7 +38,13 @@ func (d *Definition) Diagram() string {
 func (n *node) title() string {
 	switch n.kind {
 	case KindCall:
-		return n.name + ": " + strings.Join(n.action.effects, " | ")
+		title := n.name + ": " + strings.Join(n.action.effects, " | ")
+		if n.undo != nil {
+			title += ", undone by " + strings.Join(n.undo.effects, " | ")
+		}
+		return title
+	case KindUnwind:
+		return n.name + ": undoes what was done"
 	case KindFail:
 		return n.name + ": fails with " + n.class
 	}
@@ -54,6 +60,8 @@ func (n *node) exitLabel(e Exit) string {
 		return ": " + e.Label
 	case e.Kind == ExitCatch && e.Label == "*":
 		return ": any error"
+	case e.Kind == ExitCatch && strings.HasSuffix(e.Label, "*"):
+		return ": errors " + e.Label
 	case e.Kind == ExitCatch:
 		return ": error " + e.Label
 	case e.Kind == ExitVisits:

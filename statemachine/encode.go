@@ -75,6 +75,19 @@ func (a *appender) timeIf(name string, t *time.Time) {
 	}
 }
 
+func (a *appender) durationIf(name string, d Duration) {
+	if d != 0 {
+		a.text(name, time.Duration(d).String())
+	}
+}
+
+func (a *appender) trueIf(name string, v bool) {
+	if v {
+		a.name(name)
+		a.b = append(a.b, "true"...)
+	}
+}
+
 func (a *appender) raw(name string, v json.RawMessage) {
 	a.name(name)
 	a.value(v)
@@ -195,6 +208,8 @@ func writeRecord(a *appender, r *Record) {
 	dict(a, "adds", r.Adds, writeRaws)
 	dict(a, "index", r.Index, writeString)
 	listIf(a, "pending", r.Pending, writePending)
+	listIf(a, "undos", r.Undos, writeUndo)
+	writeEnding(a, r.Ending)
 	listIf(a, "inbox", r.Inbox, writeSignal)
 	listIf(a, "applied", r.Applied, writeString)
 	listIf(a, "outbox", r.Outbox, writeEntry)
@@ -222,10 +237,7 @@ func writeEvent(a *appender, e *Event) {
 	a.rawIf("body", e.Body)
 	writeCause(a, "cause", e.Cause)
 	a.timeIf("retry_at", e.RetryAt)
-	if e.Free {
-		a.name("free")
-		a.b = append(a.b, "true"...)
-	}
+	a.trueIf("free", e.Free)
 	a.b = append(a.b, '}')
 }
 
@@ -260,9 +272,9 @@ func writePending(a *appender, p *Pending) {
 	a.num("attempt", p.Attempt)
 	a.numIf("depth", p.Depth)
 	a.timeIf("retry_at", p.RetryAt)
-	if p.Timeout != 0 {
-		a.text("timeout", time.Duration(p.Timeout).String())
-	}
+	a.durationIf("timeout", p.Timeout)
+	a.trueIf("can_undo", p.CanUndo)
+	a.textIf("undoes", p.Undoes)
 	writeCause(a, "cause", p.Cause)
 	a.timeIf("first_failure", p.First)
 	a.numIf("redriven", p.Redriven)

@@ -80,6 +80,12 @@ func readRecord(p *scan, r *Record) {
 	if p.field("pending") {
 		r.Pending = items(p, readPending)
 	}
+	if p.field("undos") {
+		r.Undos = items(p, readUndo)
+	}
+	if p.field("ending") {
+		r.Ending = readEnding(p)
+	}
 	if p.field("inbox") {
 		r.Inbox = items(p, readSignal)
 	}
@@ -214,9 +220,13 @@ func readPending(p *scan, q *Pending) {
 		q.RetryAt = p.timePtr()
 	}
 	if p.field("timeout") {
-		d, err := time.ParseDuration(p.str())
-		p.bad = p.bad || err != nil
-		q.Timeout = Duration(d)
+		q.Timeout = readDuration(p)
+	}
+	if p.field("can_undo") {
+		q.CanUndo = p.isTrue()
+	}
+	if p.field("undoes") {
+		q.Undoes = p.str()
 	}
 	if p.field("cause") {
 		q.Cause = readCause(p)
@@ -234,6 +244,12 @@ func readPending(p *scan, q *Pending) {
 		q.Edits = p.int()
 	}
 	p.end('}')
+}
+
+func readDuration(p *scan) Duration {
+	d, err := time.ParseDuration(p.str())
+	p.bad = p.bad || err != nil
+	return Duration(d)
 }
 
 func readSignal(p *scan, s *Signal) {

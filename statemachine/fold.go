@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -65,7 +66,7 @@ type post struct {
 func (d *Definition) Begin(run string, from *Stored, env Env) *Fold {
 	env.Now = utc(env.Now)
 	f := &Fold{d: d, env: env}
-	f.rec = Record{V: FormatVersion, Run: run, Machine: d.Name, Version: d.Version, Rev: 1}
+	f.rec = Record{V: 1, Run: run, Machine: d.Name, Version: d.Version, Rev: 1}
 	if from != nil && from.Record != nil {
 		f.from, f.after = from, from.Seq
 		f.rec, f.clock = carry(from), from.At
@@ -85,10 +86,10 @@ func (d *Definition) Begin(run string, from *Stored, env Env) *Fold {
 // carry returns the record after r as it is before any event.
 func carry(r *Stored) Record {
 	next := Record{
-		V: FormatVersion, Run: r.Run, Machine: r.Machine, Version: r.Version, Schema: r.Schema, Epoch: r.Epoch,
+		V: 1, Run: r.Run, Machine: r.Machine, Version: r.Version, Schema: r.Schema, Epoch: r.Epoch,
 		Rev: r.Rev + 1, Prev: r.Seq, PrevTxid: r.Txid, Started: r.Started,
 		To: r.To, Status: r.Status, Frames: r.Frames, Data: r.Data, Logs: r.Logs, Index: r.Index,
-		Pending: r.Pending, Inbox: r.Inbox, Applied: r.Applied, Cause: r.Cause, Input: r.Input,
+		Pending: r.Pending, Undos: r.Undos, Ending: r.Ending, Inbox: r.Inbox, Applied: r.Applied, Cause: r.Cause, Input: r.Input,
 	}
 	if len(r.Frames) > 0 {
 		next.From = r.Frames[0].State
@@ -166,6 +167,7 @@ func (f *Fold) Seal() (*Sealed, error) {
 		return nil, err
 	}
 	r := f.rec
+	r.V = r.version()
 	r.At = later(f.clock, f.env.Now)
 	if f.from == nil {
 		r.Started = r.At
@@ -197,6 +199,7 @@ func (f *Fold) Seal() (*Sealed, error) {
 func (f *Fold) limits() error {
 	for _, err := range []error{
 		within("data", len(f.rec.Data), MaxData),
+		within("undos", undosSize(f.rec.Undos), MaxUndos),
 		within("inbox", inboxSize(f.rec.Inbox), MaxInbox),
 		within("pending and outbox", workSize(&f.rec), MaxWork),
 	} {
@@ -212,8 +215,17 @@ func (f *Fold) limits() error {
 const (
 	signalFrame  = 128
 	pendingFrame = 512
+	undoFrame    = 256
 	entryFrame   = 256
 )
+
+// version is the lowest format version whose builds can carry the record on.
+func (r *Record) version() int {
+	if len(r.Undos) > 0 || r.Ending != nil || slices.ContainsFunc(r.Pending, func(p Pending) bool { return p.CanUndo }) {
+		return 2
+	}
+	return 1
+}
 
 // inboxSize is the size of an inbox as the limit counts it.
 func inboxSize(inbox []Signal) int {

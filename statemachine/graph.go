@@ -42,6 +42,12 @@ func (d *Definition) hash() string {
 		if n.action != nil && !n.action.open {
 			fmt.Fprintf(&b, " %q", n.action.effects)
 		}
+		if n.undo != nil {
+			fmt.Fprint(&b, " undo")
+			if !n.undo.open {
+				fmt.Fprintf(&b, " %q", n.undo.effects)
+			}
+		}
 		for _, e := range n.exits() {
 			label := e.Label
 			if e.Kind == ExitWhen {
@@ -110,7 +116,9 @@ func (d *Definition) checkState(i int, n *node) {
 		}
 	}
 	d.checkCatches(n)
-	d.checkAction(n)
+	d.checkUndo(n)
+	d.checkAction(n, n.action)
+	d.checkAction(n, n.undo)
 	for _, e := range n.exits() {
 		if d.byName[e.To] == nil {
 			d.fault(n.name, "%s", d.unknownTarget(e))
@@ -132,32 +140,41 @@ func (d *Definition) checkCatches(n *node) {
 	if len(n.catches) > 0 && n.action == nil {
 		d.fault(n.name, "Catch in a state that performs no effect")
 	}
-	seen := map[string]bool{}
-	for _, c := range n.catches {
+	for i, c := range n.catches {
 		switch {
 		case c.class == "":
 			d.fault(n.name, "Catch to %q names no class", c.to)
-		case seen[c.class] || seen["*"]:
+		case strings.Contains(strings.TrimSuffix(c.class, "*"), "*"):
+			d.fault(n.name, "Catch of %q to %q: a * stands at the end, for any rest", c.class, c.to)
+		case slices.ContainsFunc(n.catches[:i], func(earlier catch) bool { return earlier.catches(c.class) }):
 			d.fault(n.name, "Catch of %q to %q is never reached: an earlier one catches it", c.class, c.to)
 		}
-		seen[c.class] = true
 	}
 }
 
-func (d *Definition) checkAction(n *node) {
-	if n.action == nil {
+func (d *Definition) checkUndo(n *node) {
+	if n.undo != nil && n.action == nil {
+		d.fault(n.name, "Undo in a state that performs no effect")
+	}
+	if n.undoTwice {
+		d.fault(n.name, "has more than one Undo")
+	}
+}
+
+func (d *Definition) checkAction(n *node, a *action) {
+	if a == nil {
 		return
 	}
-	if len(n.action.effects) == 0 {
+	if len(a.effects) == 0 {
 		d.fault(n.name, "CallOf has no tools")
 	}
-	if n.action.pick == nil {
+	if a.pick == nil {
 		d.fault(n.name, "CallOf has no function that picks")
 	}
-	if n.action.timeout < 0 {
+	if a.timeout < 0 {
 		d.fault(n.name, "Timeout is negative")
 	}
-	for _, e := range n.action.effects {
+	for _, e := range a.effects {
 		if !validName(e, true) {
 			d.fault(n.name, "effect %q: not a name (%s)", e, effectGrammar)
 		}

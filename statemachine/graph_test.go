@@ -341,7 +341,7 @@ func TestDiagrams(t *testing.T) {
 	hyphens.State("send-mail", act()).When(func(*small) bool { return true }, "end").Catch("*", "note")
 	hyphens.Succeed("end")
 	hyphens.Fail("note", "odd")
-	for _, m := range []sm.Machines{orders(), chats(), hyphens} {
+	for _, m := range []sm.Machines{orders(), chats(), trips(), hyphens} {
 		d := m.Definitions()[0]
 		golden(t, filepath.Join("testdata", "diagrams", d.Name+".mmd"), []byte(d.Diagram()))
 	}

@@ -8,6 +8,7 @@ const (
 	MaxData    = 100 << 10 // the machine's data
 	MaxInbox   = 128 << 10 // signals that nobody waited for yet
 	MaxWork    = 384 << 10 // pending effects and outbox
+	MaxUndos   = 128 << 10 // Undos registered
 	MaxRecord  = 900 << 10 // an encoded record
 	MaxValue   = 32 << 20  // one input, result, payload or log item
 	MaxInline  = 8 << 10   // a value in a record; larger ones are stored as blobs
@@ -26,7 +27,7 @@ const (
 
 // LimitError says which size was exceeded.
 type LimitError struct {
-	What string // "data", "record", "value nested", "inbox", "pending and outbox", "value", "key", "id", "name", "index <field>"
+	What string // "data", "record", "value nested", "inbox", "undos", "pending and outbox", "value", "key", "id", "name", "index <field>"
 	Size int    // in Unit
 	Max  int
 	Unit string // "" for bytes

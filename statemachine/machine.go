@@ -42,13 +42,21 @@ func (m *Machine[T]) State(name string, a Action[T]) *State[T] {
 // never rests in it.
 func (m *Machine[T]) Decide(name string) *State[T] { return m.State(name, nil) }
 
+// Unwind declares a state that performs what is registered by [State.Undo], the
+// last first, and then moves on: with nothing left to undo.
+func (m *Machine[T]) Unwind(name string) *State[T] {
+	n := &node{name: name, kind: KindUnwind}
+	m.nodes = append(m.nodes, n)
+	return &State[T]{n: n}
+}
+
 // Succeed declares a state that ends the run well.
 func (m *Machine[T]) Succeed(name string) {
 	m.nodes = append(m.nodes, &node{name: name, kind: KindSucceed})
 }
 
 // Fail declares a state that ends the run as failed, with the class of the
-// failure.
+// failure, once what is registered by [State.Undo] was performed.
 func (m *Machine[T]) Fail(name, class string) *FailState[T] {
 	n := &node{name: name, kind: KindFail, class: class}
 	m.nodes = append(m.nodes, n)

@@ -42,13 +42,21 @@ func (s *step) enter(name string) error {
 		}
 		var err error
 		switch n.kind {
-		case KindSucceed, KindFail:
-			s.end(n)
+		case KindSucceed:
+			s.f.finish(Ending{Status: StatusSucceeded})
 			return nil
+		case KindFail:
+			s.f.rec.Ending = &Ending{Status: StatusFailed, Cause: s.failed(n)}
+			return s.unwind()
+		case KindUnwind:
+			if len(s.f.rec.Undos) > 0 {
+				return s.unwind()
+			}
+			name, err = s.choose(n)
 		case KindDecide:
 			name, err = s.choose(n)
 		case KindCall:
-			err = s.ask(n.action)
+			err = s.ask(n)
 			to := n.caught(ClassUnknownEffect)
 			if err == nil || to == "" || !isUnknownEffect(err) {
 				return err
@@ -94,60 +102,71 @@ func (s *step) visit(n *node) bool {
 	return true
 }
 
-// end ends the run.
-func (s *step) end(n *node) {
-	r := &s.f.rec
-	r.Pending, r.Cause = nil, nil
-	if n.kind == KindSucceed {
-		r.Status = StatusSucceeded
-		return
-	}
-	r.Status = StatusFailed
-	c := Cause{Class: n.class, State: n.name}
-	last := r.Frames[0].Cause
+// failed is the cause of a failing end.
+func (s *step) failed(n *node) *Cause {
+	c := &Cause{Class: n.class, State: n.name}
+	last := s.f.rec.Frames[0].Cause
 	switch {
 	case n.because != nil:
 		c.Message = trim(n.because(s.data), MaxMessage)
 	case last != nil:
 		c.Message = last.Message
 	}
-	r.Cause = &c
+	return c
 }
 
-// ask asks for the effect of an action.
-func (s *step) ask(a *action) error {
-	f := s.f
+// ask asks for the effect of a state.
+func (s *step) ask(n *node) error {
+	p, queued, err := s.request(n.action)
+	if err != nil {
+		return err
+	}
+	if p.CanUndo = n.undo != nil; p.CanUndo { // there must be room for it once it is known
+		if err := within("undos", undosSize(s.f.rec.Undos)+maxUndo, MaxUndos); err != nil {
+			return err
+		}
+	}
+	s.pend(p, queued)
+	return nil
+}
+
+// request computes the effect that an action asks for.
+func (s *step) request(a *action) (p Pending, queued bool, err error) {
 	effect, input, err := a.pick(s.data)
 	var fault *FaultError
 	switch {
 	case errors.As(err, &fault):
-		return s.fault(fault.Class, fault.Err)
+		return p, false, s.fault(fault.Class, fault.Err)
 	case err != nil:
-		return s.fault(ClassInvalidData, err)
+		return p, false, s.fault(ClassInvalidData, err)
 	}
 	if len(input) == 0 {
 		input = rawNull
 	}
-	p := Pending{
-		ID: EffectID(f.rec.Run, s.cause, s.asked), Effect: effect, Print: Fingerprint(effect, input),
-		Rev: f.rec.Rev, At: later(f.clock, f.env.Now), Try: 1, Attempt: 1, Timeout: a.timeout,
-	}
-	s.asked++
-	if p.Input, err = f.refer(input); err != nil {
-		return err
+	p = Pending{Effect: effect, Print: Fingerprint(effect, input), Timeout: a.timeout}
+	if p.Input, err = s.f.refer(input); err != nil {
+		return p, false, err
 	}
 	if a.key != nil {
 		p.Key = a.key(s.data)
 		if err := within("key", len(p.Key), MaxID); err != nil {
-			return err
+			return p, false, err
 		}
 		if !validID(p.Key) {
-			return s.fault(ClassInvalidData, fmt.Errorf("key %q is not UTF-8", p.Key))
+			return p, false, s.fault(ClassInvalidData, fmt.Errorf("key %q is not UTF-8", p.Key))
 		}
 	}
-	s.place(&p, s.queued || a.queued != nil && a.queued(s.data))
+	return p, a.queued != nil && a.queued(s.data), nil
+}
+
+// pend adds an effect to those that are pending.
+func (s *step) pend(p Pending, queued bool) {
+	f := s.f
+	p.ID = EffectID(f.rec.Run, s.cause, s.asked)
+	p.Rev, p.At, p.Try, p.Attempt = f.rec.Rev, later(f.clock, f.env.Now), 1, 1
+	s.asked++
+	s.place(&p, s.queued || queued)
 	f.rec.Pending = append(f.rec.Pending[:len(f.rec.Pending):len(f.rec.Pending)], p)
-	return nil
 }
 
 // place decides how a new effect is performed.

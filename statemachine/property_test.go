@@ -15,7 +15,7 @@ import (
 )
 
 // drawEvents draws events that may or may not fit what is pending.
-func drawEvents(t *rapid.T, from *sm.Stored) []sm.Event {
+func drawEvents(t *rapid.T, from *sm.Stored, start sm.Event) []sm.Event {
 	n := rapid.IntRange(1, 6).Draw(t, "events")
 	var events []sm.Event
 	for range n {
@@ -31,11 +31,11 @@ func drawEvents(t *rapid.T, from *sm.Stored) []sm.Event {
 		case sm.EventSignal:
 			e.ID, e.Name = sm.SignalEventID(fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "id"))), "s"
 		case sm.EventStart:
-			e.Body = json.RawMessage(`{"id":"o1","total":12}`)
+			e = start
 		case sm.EventResult:
 			e.Body = rapid.SampledFrom(results(from)).Draw(t, "result")
 		case sm.EventFailure:
-			e.Cause = &sm.Cause{Class: rapid.SampledFrom([]string{"http", "declined"}).Draw(t, "class")}
+			e.Cause = &sm.Cause{Class: rapid.SampledFrom([]string{"http", "declined", "full"}).Draw(t, "class")}
 			if rapid.Bool().Draw(t, "retry") {
 				e.RetryAt = &t3
 			}
@@ -58,6 +58,9 @@ func results(from *sm.Stored) []json.RawMessage {
 	if len(from.Pending) > 0 && from.Pending[0].Effect == "card.pay" {
 		return []json.RawMessage{[]byte(`{"ok":true}`), []byte(`{"ok":false}`), []byte(`[]`)}
 	}
+	if from.Machine == "trip" {
+		return []json.RawMessage{[]byte(`"a"`), []byte(`"b"`), []byte(`"c"`), []byte(`[]`)}
+	}
 	return []json.RawMessage{[]byte(`1`), []byte(`2`)}
 }
 
@@ -67,15 +70,19 @@ func results(from *sm.Stored) []json.RawMessage {
 // of effects among it; and the records of the run form a chain.
 func TestFoldProperties(t *testing.T) {
 	t.Parallel()
-	d := orders().Definitions()[0]
+	t.Run("order", func(t *testing.T) { foldProperties(t, orders().Definitions()[0], startEvent(`{"id":"o1","total":12}`)) })
+	t.Run("trip", func(t *testing.T) { foldProperties(t, trips().Definitions()[0], startEvent(`{"id":"t1"}`)) })
+}
+
+func foldProperties(t *testing.T, d *sm.Definition, start sm.Event) {
 	rapid.Check(t, func(t *rapid.T) {
 		place := rapid.SampledFrom([]sm.Place{sm.Inline, sm.Queued}).Draw(t, "place")
 		e := sm.Env{Now: t0, Place: func(*sm.Pending) sm.Place { return place }}
 		var last *sm.Stored
 		for range rapid.IntRange(1, 8).Draw(t, "records") {
-			events := []sm.Event{startEvent(`{"id":"o1","total":12}`)}
+			events := []sm.Event{start}
 			if last != nil {
-				events = drawEvents(t, last)
+				events = drawEvents(t, last, start)
 			}
 			together, ot := fold(t, d, last, e, events)
 			single, os := last, []string(nil)

@@ -2,13 +2,15 @@ package statemachine
 
 import (
 	"encoding/json"
+	"reflect"
 	"strconv"
 	"time"
 )
 
-// FormatVersion is the version of the record format that this code writes.
-// A record of a higher version is refused, never coerced. See docs/format.md.
-const FormatVersion = 1
+// FormatVersion is the highest version of the record format that this code
+// reads and writes; a record that needs nothing of it has a lower one. A record
+// of a higher version is refused, never coerced. See docs/format.md.
+const FormatVersion = 2
 
 // Record is one committed transition of a run: a message on HISTORY. It holds
 // everything that is needed to go on (state, pending work, applied ids) and
@@ -43,6 +45,8 @@ type Record struct {
 	Adds    map[string][]json.RawMessage `json:"adds,omitempty"` // the items this record adds to them
 	Index   map[string]string            `json:"index,omitempty"`
 	Pending []Pending                    `json:"pending,omitempty"`
+	Undos   []Undo                       `json:"undos,omitempty"`  // how to take back what was performed, oldest first
+	Ending  *Ending                      `json:"ending,omitempty"` // how the run ends once it is unwound
 	Inbox   []Signal                     `json:"inbox,omitempty"`
 	Applied []string                     `json:"applied,omitempty"` // ids of the last applied signals and commands
 	Outbox  []Entry                      `json:"outbox,omitempty"`
@@ -150,14 +154,37 @@ type Pending struct {
 	Attempt int             `json:"attempt"`         // from 1: the tries that were paid for
 	Depth   int             `json:"depth,omitempty"` // inline results since the wake's own record
 	RetryAt *time.Time      `json:"retry_at,omitempty"`
-	Timeout Duration        `json:"timeout,omitempty"` // of one attempt; zero: the policy's
-	Cause   *Cause          `json:"cause,omitempty"`   // of the last failed attempt
+	Timeout Duration        `json:"timeout,omitempty"`  // of one attempt; zero: the policy's
+	CanUndo bool            `json:"can_undo,omitempty"` // its result registers an Undo
+	Undoes  string          `json:"undoes,omitempty"`   // it is the last of Undos: id of the effect it takes back
+	Cause   *Cause          `json:"cause,omitempty"`    // of the last failed attempt
 	First   *time.Time      `json:"first_failure,omitempty"`
 	// Redriven is the try that the last redrive began, 0 if there was none:
 	// about those before it a person has decided.
 	Redriven int `json:"redriven,omitempty"`
 	Redrives int `json:"redrives,omitempty"` // how often it was given up and tried anew
 	Edits    int `json:"edits,omitempty"`    // how often a redrive gave it another input
+}
+
+// Undo is an effect that takes back another, registered with the other's
+// result. It is asked for when the run is unwound, after all that were
+// registered later, and stands in the record until it was performed.
+type Undo struct {
+	Of      string          `json:"of"`    // id of the effect that it takes back
+	State   string          `json:"state"` // which asked for that
+	Effect  string          `json:"effect"`
+	Key     string          `json:"key,omitempty"`
+	Input   json.RawMessage `json:"input"` // as in Pending
+	Print   string          `json:"print"`
+	Timeout Duration        `json:"timeout,omitempty"`
+	Queued  bool            `json:"queued,omitempty"` // it is never asked for inline
+}
+
+// Ending is an end that waits until what is under way has an outcome, and what
+// was done is undone.
+type Ending struct {
+	Status Status `json:"status"` // failed or cancelled
+	Cause  *Cause `json:"cause,omitempty"`
 }
 
 // IdempotencyKey is what the handler is given to make repeats harmless. What
@@ -217,14 +244,13 @@ type Command struct {
 	// Try, of a redrive of one effect: only if it is this try that was given up.
 	// So it means one letter, however late it comes.
 	Try    int             `json:"try,omitempty"`
-	Input  json.RawMessage `json:"input,omitempty"`  // redrive of one effect: what it is tried with instead, at most 512 KB
-	Result json.RawMessage `json:"result,omitempty"` // resolve: what the effect came to
+	Input  json.RawMessage `json:"input,omitempty"`   // redrive of one effect: what it is tried with instead, at most 512 KB
+	Result json.RawMessage `json:"result,omitempty"`  // resolve: what the effect came to
+	NoUndo bool            `json:"no_undo,omitempty"` // cancel: at once, and what was done stays done
 }
 
 // IsZero reports whether nothing is said.
-func (c Command) IsZero() bool {
-	return c.By == "" && c.Reason == "" && c.Effect == "" && c.Try == 0 && len(c.Input) == 0 && len(c.Result) == 0
-}
+func (c Command) IsZero() bool { return reflect.ValueOf(c).IsZero() }
 
 // Signal is an event that nobody waited for yet.
 type Signal struct {

@@ -32,10 +32,32 @@ func (s *State[T]) When(pred func(*T) bool, target string) *State[T] {
 }
 
 // Catch names where the run goes if the action is given up with an error of
-// this class; "*" catches what no earlier Catch does. Without one the run is
-// parked and a letter goes to the dead letters.
+// this class; a class that ends in "*" stands for all that begin so, and "*"
+// alone for every one. The first Catch that fits is taken; [Meta.Cause] tells
+// callbacks what was caught. Without one the run is parked and a letter goes to
+// the dead letters.
 func (s *State[T]) Catch(class, target string) *State[T] {
 	s.n.catches = append(s.n.catches, catch{class: class, to: target})
+	return s
+}
+
+// Undo says how what the state did is taken back. The Undo is registered when
+// the action has succeeded and its result is in the data: its effect, input and
+// key are made of the data as it is then. What is registered is performed when
+// the run fails, is cancelled, or comes to a state that unwinds: one after the
+// other, the last first. A run that succeeds forgets it.
+//
+// An action that was given up did nothing, and has nothing to undo. An Undo is
+// retried like any effect; given up, it parks the run, which goes on unwinding
+// once it is redriven. A business key stands for what is done once over all
+// runs, so the Undo of an action with such a key takes it back for all of them.
+func (s *State[T]) Undo(a Action[T]) *State[T] {
+	if s.n.undo != nil {
+		s.n.undoTwice = true
+	}
+	if a != nil {
+		s.n.undo = a.erase(nil)
+	}
 	return s
 }
 
@@ -63,6 +85,7 @@ type node struct {
 	name    string
 	kind    StateKind
 	action  *action
+	undo    *action // takes back what action did; nil if nothing does
 	whens   []when
 	then    string // as declared
 	next    string // then, or the next state in the file; "" for ends
@@ -75,6 +98,8 @@ type node struct {
 	limited bool     // Visits was called
 	doubled []string // targets of further Thens
 	again   bool     // can be entered again: its visits are counted
+
+	undoTwice bool // Undo was called again
 }
 
 // when is a guarded exit.
@@ -87,10 +112,17 @@ type when struct {
 // catch routes a class of failures.
 type catch struct{ class, to string }
 
-// catches returns where a failure of the class goes, or "".
+// catches reports whether the class, or pattern of classes, is one of those
+// that are caught.
+func (c catch) catches(class string) bool {
+	prefix, more := strings.CutSuffix(c.class, "*")
+	return class == c.class || more && strings.HasPrefix(class, prefix)
+}
+
+// caught returns where a failure of the class goes, or "".
 func (n *node) caught(class string) string {
 	for _, c := range n.catches {
-		if c.class == class || c.class == "*" {
+		if c.catches(class) {
 			return c.to
 		}
 	}

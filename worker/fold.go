@@ -83,7 +83,7 @@ func (l *lane) foldMessage(ctx context.Context, s *slot, f *statemachine.Fold, o
 		out.more = true
 		return true
 	}
-	if h.event.Kind == statemachine.EventResume && !l.mayResume(s, out) {
+	if (h.event.Kind == statemachine.EventResume || h.event.Kind == statemachine.EventCancel && f.Undoes()) && !l.mayResume(s, out) {
 		return false
 	}
 	o, err := f.Apply(*h.event)

@@ -110,6 +110,18 @@ func (c *CallAction[T]) Key(key func(*T) string) *CallAction[T] {
 	return c
 }
 
+// Flow names what the effect's provider limits by, its account or its host say:
+// the fleet keeps its limits per key by it, and when the provider asks for a
+// pause, effects of the same type and flow key wait, wherever they are asked.
+// Without one, or if it is empty, the effects of the type share the empty key.
+func (c *CallAction[T]) Flow(key func(*T) string) *CallAction[T] {
+	c.a.flow = nil
+	if key != nil {
+		c.a.flow = func(d any) string { return key(d.(*T)) }
+	}
+	return c
+}
+
 // Timeout bounds one attempt; without it the handler's policy does.
 func (c *CallAction[T]) Timeout(d time.Duration) *CallAction[T] {
 	c.a.timeout = Duration(d)
@@ -141,6 +153,7 @@ type action struct {
 	pick    func(data any) (effect string, input json.RawMessage, err error)
 	take    func(data any, result json.RawMessage) error
 	key     func(data any) string
+	flow    func(data any) string
 	queued  func(data any) bool
 	timeout Duration
 }

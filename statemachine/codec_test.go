@@ -83,8 +83,12 @@ func records(t *testing.T) map[string]*sm.Record {
 		t.Fatal(err)
 	}
 	blobs := step(c, "chat-1", said, about(said, sm.EventResult, `{"text":"`+strings.Repeat("x", 9000)+`","call":{"tool":"tool.search","input":"`+strings.Repeat("y", 9000)+`"}}`))
+	flows := sm.New[order]("flow", 1)
+	flows.State("pay", sm.Call(pay, (*order).payment, (*order).paid).Flow((*order).id))
+	flows.Succeed("done")
+	limited := step(flows.Definitions()[0], "flow-1", nil, startEvent(`{"id":"acct-7","total":12}`))
 	return map[string]*sm.Record{
-		"start": start.Record, "result": result.Record, "retry": retry.Record, "queued": queued.Record,
+		"flow": limited.Record, "start": start.Record, "result": result.Record, "retry": retry.Record, "queued": queued.Record,
 		"parked": parked.Record, "caught": caught.Record, "finished": ended.Record, "entombed": &tomb,
 		"paused": paused.Record, "held": held.Record, "resumed": resumed.Record, "redriven_counted": redriven.Record, "edited": edited.Record, "cancelled": cancelled.Record,
 		"undoable": flight.Record, "undos": undos.Record, "unwinding": unwinding.Record, "ending": ending.Record, "unwound": unwound.Record,

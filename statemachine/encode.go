@@ -262,6 +262,7 @@ func writePending(a *appender, p *Pending) {
 	a.num("frame", p.Frame)
 	a.text("effect", p.Effect)
 	a.textIf("key", p.Key)
+	a.textIf("flow", p.Flow)
 	a.raw("input", p.Input)
 	a.text("print", p.Print)
 	a.text("place", string(p.Place))

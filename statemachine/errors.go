@@ -51,6 +51,7 @@ type handlerError struct {
 	later    bool // spends no attempt
 	after    time.Duration
 	timed    bool // after was given
+	throttle bool // everything with its flow key is to wait
 	err      error
 }
 
@@ -79,6 +80,22 @@ func RetryAfter(d time.Duration, err error) error {
 // again after d and no attempt is spent. Zero leaves the wait to the policy.
 func Later(d time.Duration, err error) error {
 	return &handlerError{later: true, after: d, timed: d > 0, err: orClass(err, "throttled")}
+}
+
+// Throttled is Later for everything that has the effect's type and flow key:
+// its provider wants no more of it for d, from any worker. Zero leaves the wait
+// to the policy, and is for this effect alone.
+func Throttled(d time.Duration, err error) error {
+	return &handlerError{later: true, after: d, timed: d > 0, throttle: d > 0, err: orClass(err, "throttled")}
+}
+
+// ThrottledFor returns how long everything with the effect's type and flow key
+// is to wait; false if nobody asks for that.
+func ThrottledFor(err error) (time.Duration, bool) {
+	if h := find(err, (*handlerError).decides); h != nil && h.throttle {
+		return h.after, true
+	}
+	return 0, false
 }
 
 // orClass stands in for a nil error, so that no failure turns into a success.

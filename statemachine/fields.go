@@ -189,6 +189,9 @@ func readPending(p *scan, q *Pending) {
 	if p.field("key") {
 		q.Key = p.str()
 	}
+	if p.field("flow") {
+		q.Flow = p.str()
+	}
 	if p.field("input") {
 		q.Input = p.raw()
 	}

@@ -83,6 +83,15 @@ func (d *Definition) Begin(run string, from *Stored, env Env) *Fold {
 	return f
 }
 
+// State is where the root of the run is, as far as events have led it; "" if it
+// is nowhere yet.
+func (f *Fold) State() string {
+	if len(f.rec.Frames) == 0 {
+		return ""
+	}
+	return f.rec.Frames[0].State
+}
+
 // carry returns the record after r as it is before any event.
 func carry(r *Stored) Record {
 	next := Record{

@@ -156,6 +156,15 @@ func (s *step) request(a *action) (p Pending, queued bool, err error) {
 			return p, false, s.fault(ClassInvalidData, fmt.Errorf("key %q is not UTF-8", p.Key))
 		}
 	}
+	if a.flow != nil {
+		p.Flow = a.flow(s.data)
+		if err := within("flow key", len(p.Flow), MaxID); err != nil {
+			return p, false, err
+		}
+		if !validID(p.Flow) {
+			return p, false, s.fault(ClassInvalidData, fmt.Errorf("flow key %q is not UTF-8", p.Flow))
+		}
+	}
 	return p, a.queued != nil && a.queued(s.data), nil
 }
 

@@ -144,6 +144,7 @@ type Pending struct {
 	Frame   int             `json:"frame"`           // the frame that waits for it
 	Effect  string          `json:"effect"`          // effect type
 	Key     string          `json:"key,omitempty"`   // business key; empty: the id is the idempotency key
+	Flow    string          `json:"flow,omitempty"`  // flow key: what limits per key and closed keys go by
 	Input   json.RawMessage `json:"input"`           // may refer to logs and blobs; by reference when over 8 KB
 	Print   string          `json:"print"`           // fingerprint of type and input, with references to logs but not to blobs
 	Place   Place           `json:"place"`           // how it is performed
@@ -174,6 +175,7 @@ type Undo struct {
 	State   string          `json:"state"` // which asked for that
 	Effect  string          `json:"effect"`
 	Key     string          `json:"key,omitempty"`
+	Flow    string          `json:"flow,omitempty"`
 	Input   json.RawMessage `json:"input"` // as in Pending
 	Print   string          `json:"print"`
 	Timeout Duration        `json:"timeout,omitempty"`

@@ -13,7 +13,7 @@ func undosSize(undos []Undo) int {
 	n := 0
 	for i := range undos {
 		u := &undos[i]
-		n += undoFrame + len(u.State) + len(u.Effect) + len(u.Key) + len(u.Input)
+		n += undoFrame + len(u.State) + len(u.Effect) + len(u.Key) + len(u.Flow) + len(u.Input)
 	}
 	return n
 }
@@ -30,7 +30,7 @@ func (s *step) register(n *node, effect string) error {
 	}
 	undos := s.f.rec.Undos
 	s.f.rec.Undos = append(undos[:len(undos):len(undos)], Undo{
-		Of: effect, State: n.name, Effect: p.Effect, Key: p.Key, Input: p.Input, Print: p.Print, Timeout: p.Timeout, Queued: queued,
+		Of: effect, State: n.name, Effect: p.Effect, Key: p.Key, Flow: p.Flow, Input: p.Input, Print: p.Print, Timeout: p.Timeout, Queued: queued,
 	})
 	return nil
 }
@@ -49,7 +49,7 @@ func (s *step) unwind() error {
 	}
 	if left := len(r.Undos); left > 0 {
 		u := &r.Undos[left-1]
-		s.pend(Pending{Effect: u.Effect, Key: u.Key, Input: u.Input, Print: u.Print, Timeout: u.Timeout, Undoes: u.Of}, u.Queued)
+		s.pend(Pending{Effect: u.Effect, Key: u.Key, Flow: u.Flow, Input: u.Input, Print: u.Print, Timeout: u.Timeout, Undoes: u.Of}, u.Queued)
 		return nil
 	}
 	if r.Ending != nil {

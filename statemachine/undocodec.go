@@ -6,6 +6,7 @@ func writeUndo(a *appender, u *Undo) {
 	a.text("state", u.State)
 	a.text("effect", u.Effect)
 	a.textIf("key", u.Key)
+	a.textIf("flow", u.Flow)
 	a.raw("input", u.Input)
 	a.text("print", u.Print)
 	a.durationIf("timeout", u.Timeout)
@@ -37,6 +38,9 @@ func readUndo(p *scan, u *Undo) {
 	}
 	if p.field("key") {
 		u.Key = p.str()
+	}
+	if p.field("flow") {
+		u.Flow = p.str()
 	}
 	if p.field("input") {
 		u.Input = p.raw()

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/pawlrun/pawl/statemachine"
 )
 
 // allowList decides where requests may go. It is asked twice: for the URL,
@@ -34,6 +36,16 @@ type forbiddenError struct{ host, why string }
 
 func (e *forbiddenError) Error() string {
 	return fmt.Sprintf("host %s is not allowed: %s", e.host, e.why)
+}
+
+// flowHost is the flow key of what calls a URL: its host, whose limits are the
+// ones that count. It is empty if there is none, or if it is too long to be one.
+func flowHost(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil || len(u.Host) > statemachine.MaxID {
+		return ""
+	}
+	return strings.ToValidUTF8(strings.ToLower(u.Host), "")
 }
 
 func parseAllowList(entries []string) (*allowList, error) {

@@ -119,7 +119,8 @@ func unreached(where string, err error) error {
 // judge says what a response means for the attempt.
 //
 //	2xx                       success
-//	408, 409, 425, 429, 503   later: spends no attempt; Retry-After is honoured
+//	408, 409, 425, 429, 503   later: spends no attempt; Retry-After is honoured, and
+//	                          that of a 429 or 503 by the whole fleet
 //	422                       the key was used for something else: terminal, key_conflict
 //	other 3xx and 4xx         terminal, http_3xx and http_4xx, with the code in the cause
 //	5xx and the rest          a failed attempt
@@ -131,7 +132,11 @@ func judge(where string, res *http.Response, body []byte) error {
 	switch code := res.StatusCode; {
 	case code == http.StatusRequestTimeout, code == http.StatusConflict, code == http.StatusTooEarly,
 		code == http.StatusTooManyRequests, code == http.StatusServiceUnavailable:
-		if d, ok := retryAfter(res.Header, time.Now()); ok {
+		d, asked := retryAfter(res.Header, time.Now())
+		switch {
+		case asked && (code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable):
+			return statemachine.Throttled(d, err)
+		case asked:
 			return statemachine.Later(d, err)
 		}
 		return statemachine.Later(0, err)

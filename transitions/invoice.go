@@ -29,7 +29,7 @@ func invoice() *statemachine.Machine[invoiceData] {
 	m := statemachine.New[invoiceData]("invoice", 1)
 	m.Index("invoice", (*invoiceData).number)
 	m.Index("customer", (*invoiceData).customer)
-	m.State("read", statemachine.Call(docFetch, (*invoiceData).where, (*invoiceData).read)).
+	m.State("read", statemachine.Call(docFetch, (*invoiceData).where, (*invoiceData).read).Flow((*invoiceData).host)).
 		Catch("not_found", "rejected").Catch("not_text", "rejected").Catch("document_too_large", "rejected")
 	m.State("extract", statemachine.Call(invoiceTotals, (*invoiceData).bill, (*invoiceData).extracted)).
 		Catch("malformed_invoice", "rejected").Catch("wrong_invoice", "rejected").Catch("inconsistent_totals", "rejected")
@@ -39,6 +39,8 @@ func invoice() *statemachine.Machine[invoiceData] {
 	m.Fail("rejected", "invoice_rejected")
 	return m
 }
+
+func (i *invoiceData) host() string { return flowHost(i.Document.URL) }
 
 // maxInvoice leaves room in a key for what stands before the number.
 const maxInvoice = 100

@@ -1,6 +1,7 @@
 package transitions
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,6 +33,7 @@ type sinkStep struct {
 	// performed once, and each further repeat is given the recorded result.
 	Key    string `json:"key,omitempty"`
 	Repeat int    `json:"repeat,omitempty"` // how often; default 1
+	Flow   string `json:"flow,omitempty"`   // flow key; default: the host of the input's "url", if it has one
 	Place  string `json:"place,omitempty"`  // "queued": never by the worker that asks for it
 	Fail   string `json:"fail,omitempty"`   // ends the run as failed, for this reason
 }
@@ -43,7 +45,7 @@ func kitchensink(effects []string) *statemachine.Machine[sinkData] {
 	m.Check(func(s *sinkData) error { return s.check(effects) })
 	m.Decide("next").When((*sinkData).failing, "failed").When((*sinkData).finished, "done").Then("perform")
 	m.State("perform", statemachine.CallOf(statemachine.ToolNames(effects...), (*sinkData).pick, (*sinkData).performed).
-		Key((*sinkData).key).QueuedWhen((*sinkData).queued)).
+		Key((*sinkData).key).Flow((*sinkData).flow).QueuedWhen((*sinkData).queued)).
 		Visits(maxSinkSteps, "too_long").Then("next")
 	m.Succeed("done")
 	m.Fail("failed", "scripted_failure").Because((*sinkData).reason)
@@ -75,7 +77,7 @@ func (p sinkStep) check(effects []string) error {
 	switch {
 	case (p.Do == "") == (p.Fail == ""):
 		return errors.New("a step has exactly one of do and fail")
-	case p.Fail != "" && (p.Input != nil || p.Key != "" || p.Repeat != 0 || p.Place != ""):
+	case p.Fail != "" && (p.Input != nil || p.Key != "" || p.Flow != "" || p.Repeat != 0 || p.Place != ""):
 		return errors.New("fail stands alone in its step")
 	case p.Fail != "":
 		return nil
@@ -87,6 +89,8 @@ func (p sinkStep) check(effects []string) error {
 		return fmt.Errorf(`place is %q: it can be "queued" or be left out`, p.Place)
 	case len(p.Key) > statemachine.MaxID:
 		return fmt.Errorf("the key has more than %d bytes", statemachine.MaxID)
+	case len(p.Flow) > statemachine.MaxID:
+		return fmt.Errorf("the flow key has more than %d bytes", statemachine.MaxID)
 	}
 	return nil
 }
@@ -120,6 +124,20 @@ func (s *sinkData) performed(result json.RawMessage) {
 }
 
 func (s *sinkData) key() string { return s.step().Key }
+
+func (s *sinkData) flow() string {
+	step := s.step()
+	if step.Flow != "" || !bytes.Contains(step.Input, []byte(`"url"`)) {
+		return step.Flow
+	}
+	var in struct {
+		URL string `json:"url"`
+	}
+	if json.Unmarshal(step.Input, &in) != nil {
+		return "" // it has no URL, whatever it is
+	}
+	return flowHost(in.URL)
+}
 
 func (s *sinkData) queued() bool { return s.step().Place == "queued" }
 

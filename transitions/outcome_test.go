@@ -11,6 +11,7 @@ type outcome struct {
 	class  string // terminal
 	later  bool
 	wait   time.Duration
+	closes bool // … and everything else with the flow key waits, too
 	failed bool // an ordinary failure
 }
 
@@ -22,7 +23,8 @@ func outcomeOf(err error) outcome {
 		return outcome{class: statemachine.ClassOf(err)}
 	case statemachine.IsLater(err):
 		wait, _ := statemachine.RetryAfterOf(err)
-		return outcome{later: true, wait: wait}
+		_, closes := statemachine.ThrottledFor(err)
+		return outcome{later: true, wait: wait, closes: closes}
 	}
 	return outcome{failed: true}
 }

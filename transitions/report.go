@@ -23,7 +23,7 @@ type reportData struct {
 func report() *statemachine.Machine[reportData] {
 	m := statemachine.New[reportData]("report", 1)
 	m.Index("to", (*reportData).address)
-	m.State("fetch", statemachine.Call(docFetch, (*reportData).where, (*reportData).fetched)).
+	m.State("fetch", statemachine.Call(docFetch, (*reportData).where, (*reportData).fetched).Flow((*reportData).host)).
 		Catch("not_found", "unreadable").Catch("not_text", "unreadable").Catch("document_too_large", "unreadable")
 	m.State("summarise", statemachine.Call(textSummarise, (*reportData).text, (*reportData).summarised)).
 		Catch("invalid_input", "unreadable")
@@ -52,6 +52,8 @@ func (r *reportData) Validate() error {
 }
 
 func (r *reportData) address() string { return r.To }
+
+func (r *reportData) host() string { return flowHost(r.Source.URL) }
 
 func (r *reportData) where() source { return r.Source }
 

@@ -24,6 +24,7 @@ import (
 
 	"github.com/pawlrun/pawl/api"
 	"github.com/pawlrun/pawl/archive"
+	"github.com/pawlrun/pawl/flow"
 	"github.com/pawlrun/pawl/internal/config"
 	"github.com/pawlrun/pawl/internal/embedded"
 	"github.com/pawlrun/pawl/internal/logkey"
@@ -206,6 +207,7 @@ func (p *Process) Run(ctx context.Context) (err error) {
 		duties.Go(func() { p.clear(ctx, before) })
 	}
 	duties.Go(func() { p.guard(ctx) })
+	duties.Go(func() { p.vital(ctx, p.queue.Flow.Watch) })
 	if hooks != nil {
 		duties.Go(func() { p.vital(ctx, hooks.Run) })
 	}
@@ -269,12 +271,22 @@ func (p *Process) connect(ctx context.Context) (*worker.Worker, error) {
 		ID: p.id, Build: Build(), Lanes: c.Worker.Lanes, Batch: c.Worker.Batch, InFlight: c.Worker.InFlight,
 		InlineMax: c.Worker.InlineMax, InlinePerRun: c.Worker.InlinePerRun, QueuedMax: c.Worker.QueuedMax, QueuedOf: c.Effects.Queued,
 		AckWait: c.Worker.AckWait, EffectWait: c.Worker.EffectAckWait, StopTimeout: c.Worker.StopTimeout, SweepEvery: c.Worker.SweepEvery,
+		Limits: limits(c.Effects.Limits),
 		Retry:  worker.Retry{Attempts: c.Retry.Attempts, Initial: c.Retry.Initial, Factor: c.Retry.Factor, Jitter: c.Retry.Jitter, Max: c.Retry.Max},
 		Logger: p.log, Registry: p.registry, Ready: p.ready.Set, Started: p.begun,
 	}, p.catalog, worker.Ports{
 		Log: p.queue.Log, Shadow: p.store, Claims: p.store, Mail: p.queue.Publisher, Blobs: p.queue.Blobs,
 		Ledger: p.queue.Ledger, Source: p.queue.Source, Machines: p.queue.Machines,
+		Flow: p.queue.Flow, Permits: p.store,
 	})
+}
+
+func limits(of map[string]config.Limit) map[string]flow.Limit {
+	all := make(map[string]flow.Limit, len(of))
+	for effect, l := range of {
+		all[effect] = flow.Limit(l)
+	}
+	return all
 }
 
 func (p *Process) connectNATS(ctx context.Context) (err error) {
@@ -314,7 +326,7 @@ func (p *Process) connectNATS(ctx context.Context) (err error) {
 		return err
 	}
 	p.closers = append(p.closers, closer{"queue", p.queue.Close})
-	return nil
+	return p.await(ctx, "nats", p.queue.Flow.Sync)
 }
 
 // Topology is what a fleet with this configuration and catalogue needs in

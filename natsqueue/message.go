@@ -36,6 +36,9 @@ func (s *Source) read(m *nats.Msg, incarnation string) queue.Message {
 		incarnation = incarnation[:shortIncarnation]
 	}
 	q.Fault = s.fill(&q, incarnation)
+	if q.Kind == queue.Effect && q.Tries == 0 { // it was postponed before
+		q.Tries, _ = strconv.Atoi(m.Header.Get(headerTries))
+	}
 	return q
 }
 

@@ -67,6 +67,24 @@ func (s *Source) Postpone(ctx context.Context, m queue.Message, at time.Time, tr
 	return nil
 }
 
+// Requeue implements worker.Source.
+func (s *Source) Requeue(ctx context.Context, messages []queue.Message) []error {
+	msgs := make([]*nats.Msg, len(messages))
+	for i, m := range messages {
+		msgs[i] = &nats.Msg{Subject: m.Subject, Data: m.Body, Header: nats.Header{headerTries: {strconv.Itoa(m.Tries)}}}
+		for k, v := range outward(m.Headers) {
+			msgs[i].Header[k] = []string{v}
+		}
+	}
+	errs := make([]error, len(messages))
+	for i, a := range s.send(ctx, msgs) {
+		if err := a.err(); err != nil {
+			errs[i] = fmt.Errorf("requeue message on %s: %w", quoted(messages[i].Subject), err)
+		}
+	}
+	return errs
+}
+
 // id names a message, however often it is postponed: a copy replaces the one
 // before. A wake-up is what it wakes, so that its copies become one. Anything
 // else is its place in its stream, and what it says: a stream that was made

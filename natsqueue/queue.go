@@ -106,6 +106,7 @@ type Queue struct {
 	Blobs     *Blobs
 	Ledger    *Ledger
 	Machines  *Machines
+	Flow      *Flow
 	Sender    *Sender // START, SIGNAL and EVENTS, from outside
 
 	link *link
@@ -165,6 +166,7 @@ func Open(ctx context.Context, nc *nats.Conn, opts Options) (*Queue, error) {
 	q.Letters = &Letters{l}
 	q.Ledger = &Ledger{l}
 	q.Sender = &Sender{l}
+	q.Flow = &Flow{link: l}
 	q.Machines = &Machines{link: l, known: map[string]struct{}{}}
 	return q, nil
 }

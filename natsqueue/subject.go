@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/pawlrun/pawl/flow"
 	"github.com/pawlrun/pawl/queue"
 )
 
@@ -163,6 +164,24 @@ func (s subjects) machine(name string, version int) string {
 }
 
 func (s subjects) versions(name string) string { return s.prefix + ".machine." + name + ".*" }
+
+// flow is the subject of the notices about one subject of flow control. A key
+// may hold anything, so its hash stands for it.
+func (s subjects) flow(of flow.Subject) string {
+	switch of.Kind {
+	case flow.KindState:
+		return s.prefix + ".flow.state." + of.Name + "." + of.Under
+	case flow.KindKey:
+		return s.prefix + ".flow.key." + EffectToken(of.Name) + "." + hashToken(of.Under)
+	}
+	return s.prefix + ".flow.effect." + EffectToken(of.Name)
+}
+
+// flows are the subjects of all notices, in parts that are read one by one:
+// there may be very many closed keys.
+func (s subjects) flows() [][]string {
+	return [][]string{{s.prefix + ".flow.effect.*", s.prefix + ".flow.state.*.*"}, {s.prefix + ".flow.key.*.*"}}
+}
 
 // stream is the name of a stream.
 func (s subjects) stream(name string) string {

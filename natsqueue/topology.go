@@ -23,11 +23,12 @@ const (
 	streamBlobs    = "BLOBS"
 	streamMachines = "MACHINES"
 	streamFinished = "FINISHED"
+	streamFlow     = "FLOW"
 )
 
 var streamNames = []string{
 	streamStart, streamSignal, streamEvents, streamEffects, streamTimers,
-	streamHistory, streamLedger, streamDLQ, streamBlobs, streamMachines, streamFinished,
+	streamHistory, streamLedger, streamDLQ, streamBlobs, streamMachines, streamFinished, streamFlow,
 }
 
 // The consumers that every fleet has; each effect type has one more.
@@ -212,11 +213,15 @@ func (t Topology) streams() []jetstream.StreamConfig {
 	finished.Discard, finished.MaxAge, finished.Duplicates = jetstream.DiscardOld, t.FinishedFor, min(endsWindow, t.FinishedFor)
 	finished.AllowAtomicPublish = true
 
+	// What is held up: the last word on each subject; a closed key's expires.
+	flow := stream(streamFlow, "flow.*.*", "flow.*.*.*")
+	flow.MaxMsgsPerSubject, flow.AllowMsgTTL = 1, true
+
 	return []jetstream.StreamConfig{
 		start, signal,
 		queue(streamEvents, "event.*.*"),
 		effects, timers, history, ledger, dlq, blobs,
-		stream(streamMachines, "machine.*.*"), finished,
+		stream(streamMachines, "machine.*.*"), finished, flow,
 	}
 }
 

@@ -52,6 +52,21 @@ func (k keys) log(partition int, token, log string) string {
 // version of their layout: an index of another one is none, and is made anew.
 func (k keys) index(partition int) string { return k.share(partition) + "index2" }
 
+// flowKeys are the keys of what is limited: an effect type, or one of its flow
+// keys. All of a type are in one slot, since a permit is of both.
+type flowKeys struct{ permits, waiting, pace string }
+
+// flow is the keys of an effect type.
+func (k keys) flow(effect string) flowKeys { return k.flowOf(effect, "") }
+
+// flowKey is the keys of one of its flow keys.
+func (k keys) flowKey(effect, key string) flowKeys { return k.flowOf(effect, ":key-"+queue.Token(key)) }
+
+func (k keys) flowOf(effect, end string) flowKeys {
+	begin := k.prefix + ":{flow-" + effect + "}:" + k.incarnation + ":"
+	return flowKeys{begin + "permits" + end, begin + "waiting" + end, begin + "pace" + end}
+}
+
 func (k keys) share(partition int) string { return k.shares[partition%shards] }
 
 // current holds the incarnation that was opened last.

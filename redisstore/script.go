@@ -27,6 +27,9 @@ const (
 	scriptTidy     = "tidy"
 	scriptBegin    = "begin"
 	scriptComplete = "complete"
+	scriptTake     = "take"
+	scriptRenew    = "renew"
+	scriptGive     = "give"
 	prelude        = "prelude"
 )
 

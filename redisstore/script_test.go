@@ -102,7 +102,7 @@ func splitTop(s string) []string {
 
 func TestScriptsAreUsed(t *testing.T) {
 	t.Parallel()
-	named := []string{scriptSave, scriptClaim, scriptRelease, scriptFlushed, scriptTail, scriptList, scriptCounts, scriptTidy, scriptBegin, scriptComplete, prelude}
+	named := []string{scriptSave, scriptClaim, scriptRelease, scriptFlushed, scriptTail, scriptList, scriptCounts, scriptTidy, scriptBegin, scriptComplete, scriptTake, scriptRenew, scriptGive, prelude}
 	for name := range readScripts(t) {
 		if !slices.Contains(named, name) {
 			t.Errorf("%s.lua is used by nothing", name)
@@ -137,6 +137,10 @@ func TestDesignNamesAllKeys(t *testing.T) {
 		strings.Replace(k.log(0, "<token>", "log"), ":log", ":<log>", 2),
 		k.index(0),
 		k.current(),
+	}
+	k.incarnation = "<incarnation>"
+	for _, f := range []flowKeys{k.flow("<effect>"), k.flowOf("<effect>", ":key-<key>")} {
+		want = append(want, f.permits, f.waiting, f.pace)
 	}
 	want[1] = strings.Replace(want[1], ":<log>", ":log", 1)
 	var got []string

@@ -18,6 +18,11 @@ func (l *lane) beat(ctx context.Context) {
 	l.next = now.Add(pause)
 	var claims []Claim
 	for _, s := range l.slots {
+		for _, h := range s.held {
+			if now.Before(h.kept) && now.Sub(h.beat) >= pause && h.m.Beat() == nil {
+				h.beat = now
+			}
+		}
 		for c := range s.calls {
 			if s.running[c.pending.ID] == c && now.UnixNano() >= c.over.Load() {
 				continue // past its deadline: others may have it

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pawlrun/pawl/flow"
 	"github.com/pawlrun/pawl/statemachine"
 )
 
@@ -21,6 +22,8 @@ type Ports struct {
 	Ledger   Ledger
 	Source   Source
 	Machines Machines
+	Flow     Flow
+	Permits  Permits
 }
 
 // Config is how a worker works. Zero values mean the default.
@@ -28,19 +31,20 @@ type Config struct {
 	ID    string // of this worker, unique for its life; goes into records and claims
 	Build string // of this binary; goes into records
 
-	Lanes        int            // goroutines that drive runs; default 4
-	Batch        int            // runs a lane takes at once; default 256
-	InFlight     int            // starts taken and not yet acked, at most; default 10,000
-	InlineMax    int            // handlers of inline effects at once; default 1,000
-	InlinePerRun int            // … of one run; default 8
-	QueuedMax    int            // handlers of queued effects at once, per effect type; default 1000
-	QueuedOf     map[string]int // effect types with a QueuedMax of their own
-	AckWait      time.Duration  // of the wake-up consumers, as provisioned; default 10 s
-	EffectWait   time.Duration  // of the effect consumers; default 30 s
-	WakeAge      time.Duration  // a message older than this asks its next effect queued; default 10 min
-	WakeDepth    int            // … and so does one that has driven this many steps; default 1,000
-	StopTimeout  time.Duration  // how long a stop waits for handlers; default 25 s
-	SweepEvery   time.Duration  // a full pass of the sweeper; default 10 min
+	Lanes        int                   // goroutines that drive runs; default 4
+	Batch        int                   // runs a lane takes at once; default 256
+	InFlight     int                   // starts taken and not yet acked, at most; default 10,000
+	InlineMax    int                   // handlers of inline effects at once; default 1,000
+	InlinePerRun int                   // … of one run; default 8
+	QueuedMax    int                   // handlers of queued effects at once, per effect type; default 1000
+	QueuedOf     map[string]int        // effect types with a QueuedMax of their own
+	Limits       map[string]flow.Limit // of effect types, over all workers
+	AckWait      time.Duration         // of the wake-up consumers, as provisioned; default 10 s
+	EffectWait   time.Duration         // of the effect consumers; default 30 s
+	WakeAge      time.Duration         // a message older than this asks its next effect queued; default 10 min
+	WakeDepth    int                   // … and so does one that has driven this many steps; default 1,000
+	StopTimeout  time.Duration         // how long a stop waits for handlers; default 25 s
+	SweepEvery   time.Duration         // a full pass of the sweeper; default 10 min
 	Retry        Retry
 
 	Logger   *slog.Logger                 // default: discards

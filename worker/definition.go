@@ -54,7 +54,7 @@ func (l *lane) cancelled(ctx context.Context, s *slot) bool {
 			continue
 		}
 		bare := &statemachine.Definition{Name: s.state.Machine, Version: s.state.Version, Hash: s.state.Def}
-		f, out := bare.Begin(s.run, s.state, l.env(s)), &folded{}
+		f, out := bare.Begin(s.run, s.state, l.env(s, nil)), &folded{}
 		l.foldMessage(ctx, s, f, out, h, bare.Name, true)
 		switch {
 		case out.events() > 0:

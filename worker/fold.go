@@ -18,7 +18,8 @@ import (
 // once something was applied, such a verdict waits for the next round, since
 // this record may lose.
 func (l *lane) fold(ctx context.Context, s *slot, def *statemachine.Definition, single bool) {
-	f := def.Begin(s.run, s.state, l.env(s))
+	var f *statemachine.Fold
+	f = def.Begin(s.run, s.state, l.env(s, func(p *statemachine.Pending) bool { return l.w.unhindered(p, def.Name, f.State()) }))
 	if s.sealed != nil && s.state != nil && s.sealed.fits(s.state) {
 		f.SealLog(s.sealed.log, s.sealed.head, s.sealed.count)
 	}
@@ -167,13 +168,14 @@ func (l *lane) claims(s *slot, out *folded) {
 	}
 }
 
-// env is what a fold needs of the world.
-func (l *lane) env(s *slot) statemachine.Env {
+// env is what a fold needs of the world; free tells whether flow control has
+// nothing against an effect, and may be nil if none is asked.
+func (l *lane) env(s *slot, free func(*statemachine.Pending) bool) statemachine.Env {
 	inline := len(s.running)
 	return statemachine.Env{
 		Now: time.Now().UTC(), Build: l.w.cfg.Build, By: l.w.cfg.ID,
 		Place: func(p *statemachine.Pending) statemachine.Place {
-			if inline >= l.w.cfg.InlinePerRun || !l.inline(s, p) {
+			if inline >= l.w.cfg.InlinePerRun || !l.inline(s, p) || !free(p) {
 				return statemachine.Queued
 			}
 			inline++
@@ -197,7 +199,8 @@ func (l *lane) inline(s *slot, p *statemachine.Pending) bool {
 }
 
 // letGo hands the inline effects that are not under way here, and will not
-// be, to the fleet: in a stop, and where this worker lacks the handler.
+// be, to the fleet: in a stop, where this worker lacks the handler, and where
+// flow control holds them up.
 func (l *lane) letGo(s *slot, f *statemachine.Fold) int {
 	if s.state == nil {
 		return 0
@@ -206,7 +209,7 @@ func (l *lane) letGo(s *slot, f *statemachine.Fold) int {
 	for i := range s.state.Pending {
 		p := &s.state.Pending[i]
 		_, able := l.w.catalog.Handler(p.Effect)
-		if p.Place != statemachine.Inline || able && !l.w.stopping() || s.running[p.ID] != nil || s.holder(p.Wake) == nil {
+		if p.Place != statemachine.Inline || able && !l.w.stopping() && l.w.unhindered(p, s.state.Machine, flowState(s.state.Record, p)) || s.running[p.ID] != nil || s.holder(p.Wake) == nil {
 			continue
 		}
 		// What this lane's own last record asks is its own to let go; what

@@ -2,7 +2,10 @@ package worker
 
 import (
 	"context"
+	"math"
 	"sync"
+
+	"github.com/pawlrun/pawl/flow"
 )
 
 // gate bounds how much of a kind is in hand.
@@ -10,6 +13,19 @@ type gate struct {
 	mu   sync.Mutex
 	free int
 	wake chan struct{} // size 1: a put wakes the one who takes
+}
+
+// inHand is how many effects of a limited type a worker takes at once: some to
+// begin and some to go on with at once, the rest stays in its queue for others.
+func inHand(l flow.Limit) int {
+	most := math.MaxInt
+	if l.Concurrency > 0 {
+		most = 2 * l.Concurrency
+	}
+	if l.Rate.N > 0 {
+		most = min(most, 2*l.Rate.Burst())
+	}
+	return max(most, 16)
 }
 
 func newGate(n int) *gate { return &gate{free: n, wake: make(chan struct{}, 1)} }

@@ -35,6 +35,9 @@ type metrics struct {
 	letters  *prometheus.CounterVec // kind, class
 	classes  bounded
 	orphans  *prometheus.CounterVec // machine, version
+	waits    *prometheus.CounterVec // effect, limit
+	inUse    *prometheus.GaugeVec   // effect
+	upheld   *prometheus.GaugeVec   // kind
 
 	found     sweepFindings
 	passTook  prometheus.Gauge
@@ -102,11 +105,16 @@ func newMetrics(reg prometheus.Registerer, catalog *statemachine.Catalog) *metri
 		classes:  bounded{most: 64},
 		orphans:  counters("pawl_orphans_total", "Wake-ups postponed because this worker lacks the machine.", "machine", "version"),
 
+		waits: counters("pawl_flow_waits_total", "Times that an effect was told to wait, by effect type and what for.", "effect", "limit"),
+
 		passTook:  gauge("pawl_sweep_pass_seconds", "How long the sweeper's last full pass took."),
 		passEnded: gauge("pawl_sweep_last_pass_timestamp_seconds", "When the sweeper's last full pass ended."),
 		unflushed: gauge("pawl_outbox_unflushed", "Outboxes not known to be published that the sweeper's last full pass found, and published."),
 		oldest:    gauge("pawl_outbox_oldest_seconds", "Age of the oldest of them when it was found."),
 	}
+	m.inUse = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "pawl_flow_permits", Help: "Permits in use by this process, by effect type."}, []string{"effect"})
+	m.upheld = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "pawl_flow_held", Help: "What the fleet holds up, as this process knows it: effect types, states and flow keys."}, []string{"kind"})
+	reg.MustRegister(m.inUse, m.upheld)
 	appends := counters("pawl_append_total", "Conditional appends, by outcome.", "outcome")
 	m.committed, m.lost, m.failed = appends.WithLabelValues("committed"), appends.WithLabelValues("lost"), appends.WithLabelValues("failed")
 	loads := counters("pawl_redis_loads_total", "Runs looked up in Redis, by outcome.", "outcome")
@@ -189,6 +197,9 @@ func (m *metrics) call(p *statemachine.Pending, o outcome) {
 func (m *metrics) letter(kind, class string) {
 	m.letters.WithLabelValues(kind, m.classes.label(class)).Inc()
 }
+
+// permits counts permits taken and returned.
+func (m *metrics) permits(effect string, n int) { m.inUse.WithLabelValues(effect).Add(float64(n)) }
 
 // claimed counts the answers to claims.
 func (m *metrics) claimed(granted, refused int) {

@@ -73,6 +73,7 @@ func (w *Worker) perform(run string, logs map[string]statemachine.LogRef, c *cal
 
 // resultOf is what a lane is given of a handler's return.
 func (w *Worker) resultOf(c *call, body []byte, err error) *result {
+	w.throttled(&c.pending, err)
 	r := &result{call: c, body: body, err: err}
 	outcome := callOK
 	switch {
@@ -271,6 +272,8 @@ func (l *lane) resultEvent(s *slot, r *result) statemachine.Event {
 			if l.w.free(p, h, r.err) {
 				wait = l.w.cfg.Retry.delay(p.Try) // attempts do not grow, the waits do
 			}
+		} else if _, wave := statemachine.ThrottledFor(r.err); wave {
+			wait += spread(wait)
 		}
 		at := now.Add(wait)
 		e.RetryAt, e.Free = &at, l.w.free(p, h, r.err)

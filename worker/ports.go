@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pawlrun/pawl/deadletter"
+	"github.com/pawlrun/pawl/flow"
 	"github.com/pawlrun/pawl/outbox"
 	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
@@ -195,6 +196,10 @@ type Source interface {
 	// Postpone schedules a copy of the message to come again at the given
 	// time, and returns when that is stored; the caller acks the original.
 	Postpone(ctx context.Context, m queue.Message, at time.Time, tries int) error
+	// Requeue gives postponed effects back to the queue that they came from,
+	// and returns when that is stored, with answers parallel to the messages;
+	// the caller acks the copies.
+	Requeue(ctx context.Context, messages []queue.Message) []error
 	// DeadLetter stores a letter for a message that no run has; it returns
 	// when that is stored.
 	DeadLetter(ctx context.Context, l deadletter.Letter) error
@@ -209,3 +214,53 @@ type Machines interface {
 	// given one if version is not 0.
 	Known(ctx context.Context, name string, version int) (bool, error)
 }
+
+// Flow is what is held up for the whole fleet, by operators and by providers.
+type Flow interface {
+	// Board is what is held up now; it is kept up to date.
+	Board() *flow.Board
+	// Post tells all workers, and returns when the notice is stored.
+	Post(ctx context.Context, n flow.Notice) error
+}
+
+// Permits bound how many effects of a type and of a flow key are under way and
+// begin, over all workers. They are leases: those of a worker that dies run
+// out. When their store forgets, more may begin until they are renewed.
+type Permits interface {
+	// Take takes a permit for each effect that may begin now; the answers are
+	// parallel. Who may not is told when to ask again, in about its turn.
+	Take(ctx context.Context, permits []Permit) ([]Taken, error)
+	// RenewPermits prolongs permits, and takes again those that were forgotten,
+	// whatever the limit is.
+	RenewPermits(ctx context.Context, permits []Permit) error
+	// Return gives permits back.
+	Return(ctx context.Context, permits []Permit) error
+}
+
+// Permit is the leave for an effect to be performed.
+type Permit struct {
+	Effect, Key string // effect type and flow key
+	ID          string // of the effect
+	Owner       string // who performs it
+	Limit       flow.Limit
+	Lease       time.Duration
+	Took        time.Duration // when returned: how long it was in use
+}
+
+// Taken answers a Take: it is OK, or a limit was met.
+type Taken struct {
+	OK   bool
+	Wait time.Duration // if not: when to ask again
+	By   LimitKind     // … and what was met
+}
+
+// LimitKind tells which limit an effect met.
+type LimitKind string
+
+// The limits, as metrics call them.
+const (
+	LimitConcurrency LimitKind = "concurrency"
+	LimitRate        LimitKind = "rate"
+	LimitPerKey      LimitKind = "per_key"
+	LimitRatePerKey  LimitKind = "rate_per_key"
+)

@@ -30,9 +30,10 @@ func (l *lane) resume(ctx context.Context, slots []*slot) {
 		}
 		found = l.candidates(found, s)
 	}
-	if len(found) == 0 {
+	if found = l.admitted(ctx, found); len(found) == 0 {
 		return
 	}
+	defer l.returnUnused(found)
 	claims := make([]Claim, len(found))
 	for i, c := range found {
 		claims[i] = l.w.claim(c.s.run, c.p.ID)
@@ -253,6 +254,7 @@ func (l *lane) start(s *slot, p *statemachine.Pending) {
 			l.w.inlineRunning.Add(-1)
 		}
 		l.w.metrics.running.Dec()
+		l.w.permits.done(c.pending.ID, true)
 		select {
 		case l.in <- item{run: run, result: r}:
 		case <-l.w.work.Done(): // the lane is gone

@@ -43,6 +43,7 @@ type held struct {
 	since time.Time           // when this worker first received it
 	beat  time.Time           // when it was received or last prolonged
 	known bool                // start: the run has taken it, or one like it
+	kept  time.Time           // effect: it is held until then, though nobody performs it: it waits for its turn
 	spent bool                // nothing of it is left to do: a letter or a postponed copy is stored
 }
 

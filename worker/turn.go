@@ -371,7 +371,7 @@ func (l *lane) busy(s *slot, h *held) bool {
 			return true
 		}
 	}
-	return false
+	return !l.w.stopping() && time.Now().Before(h.kept)
 }
 
 // giveBack returns messages when the stores are away, and keeps results:

@@ -33,6 +33,7 @@ type Worker struct {
 	effects map[string]*gate // effects in hand, by type
 	others  *gate            // signals, events and due timers in hand
 
+	permits       permits
 	inlineRunning atomic.Int64
 	pass          sweepPass       // of the sweeper's goroutine
 	looked        time.Time       // likewise: when it looked whether Redis lost runs
@@ -54,10 +55,14 @@ func New(cfg Config, catalog *statemachine.Catalog, ports Ports) (*Worker, error
 		starts: newGate(cfg.InFlight), others: newGate(cfg.InFlight), effects: map[string]*gate{},
 		stop: make(chan struct{}),
 	}
+	w.permits = permits{wake: make(chan struct{}, 1), count: w.metrics.permits}
 	for _, e := range catalog.Effects() {
 		n, ok := cfg.QueuedOf[e]
 		if !ok {
 			n = cfg.QueuedMax
+		}
+		if l, ok := cfg.Limits[e]; ok {
+			n = min(n, inHand(l))
 		}
 		w.effects[e] = newGate(n)
 	}
@@ -98,6 +103,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	healing, endHeal := context.WithCancel(work)
 	healer := sync.WaitGroup{}
 	healer.Go(func() { w.heal(healing) })
+	healer.Go(func() { w.keepPermits(healing) })
 	w.log.Info("worker started", logkey.Worker, w.cfg.ID)
 
 	<-ctx.Done()
@@ -166,14 +172,18 @@ func (w *Worker) register(ctx context.Context) error {
 
 // consumer is a queue to pull from, with what bounds it.
 type consumer struct {
-	name string
-	gate *gate
+	name   string
+	gate   *gate
+	effect string // its type, if it is one of effects
 }
 
+// consumerDue delivers what was scheduled.
+const consumerDue = "due"
+
 func (w *Worker) consumers() []consumer {
-	all := []consumer{{"start", w.starts}, {"signal", w.others}, {"event", w.others}, {"due", w.others}}
+	all := []consumer{{"start", w.starts, ""}, {"signal", w.others, ""}, {"event", w.others, ""}, {consumerDue, w.others, ""}}
 	for _, e := range w.catalog.Effects() {
-		all = append(all, consumer{"effect-" + strings.ReplaceAll(e, ".", "+"), w.effects[e]})
+		all = append(all, consumer{"effect-" + strings.ReplaceAll(e, ".", "+"), w.effects[e], e})
 	}
 	return all
 }
@@ -185,7 +195,7 @@ func (w *Worker) puller(ctx context.Context, c consumer) {
 		if w.health.away() {
 			w.giveBack(c) // nothing lies here meanwhile
 		}
-		if !w.health.well(ctx) {
+		if !w.health.well(ctx) || !w.unpaused(ctx, c) {
 			return
 		}
 		n := c.gate.take(ctx, w.cfg.Batch)
@@ -196,6 +206,9 @@ func (w *Worker) puller(ctx context.Context, c consumer) {
 		c.gate.put(n - len(messages))
 		if err != nil && ctx.Err() == nil {
 			w.trouble(onNATS, fmt.Errorf("fetch from %s: %w", c.name, err))
+		}
+		if c.name == consumerDue {
+			messages = w.toQueues(c, messages)
 		}
 		for i, m := range messages {
 			if !w.hand(ctx, c.gate, m) {

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/pawlrun/pawl/flow"
 )
 
 // Config is everything a process of the fleet is told from outside.
@@ -172,6 +174,7 @@ type Effects struct {
 	HTTP   EffectHTTP       `yaml:"http"`
 	File   EffectFile       `yaml:"file"`
 	Queued map[string]int   `yaml:"queued"` // effect type → its own worker.queued_max
+	Limits map[string]Limit `yaml:"limits"` // effect type → limits over all workers
 	Bound  map[string]Bound `yaml:"bound"`  // effect type → who serves it over HTTP
 }
 
@@ -184,6 +187,15 @@ type EffectHTTP struct {
 // EffectFile is for effects that write files.
 type EffectFile struct {
 	Dir string `yaml:"dir"` // after Load: data_dir/files unless given
+}
+
+// Limit bounds an effect type over all workers, and each of its flow keys; 0 and
+// "" are no limit. All workers of a fleet must be told the same.
+type Limit struct {
+	Concurrency int       `yaml:"concurrency"`  // under way at once
+	PerKey      int       `yaml:"per_key"`      // … of one flow key
+	Rate        flow.Rate `yaml:"rate"`         // begun: 100/s, 50/m, 1000/h
+	RatePerKey  flow.Rate `yaml:"rate_per_key"` // … of one flow key
 }
 
 // Bound is an effect type served over HTTP. Its host needs no entry in

@@ -47,7 +47,7 @@ func TestShippedFileHoldsTheDefaults(t *testing.T) {
 		t.Fatalf("Load(config.yaml) = %v, %v", warnings, err)
 	}
 	want := Default()
-	want.Effects.Queued, want.Effects.Bound = map[string]int{}, map[string]Bound{}
+	want.Effects.Queued, want.Effects.Bound, want.Effects.Limits = map[string]int{}, map[string]Bound{}, map[string]Limit{}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("config.yaml differs from Default (-default +file):\n%s", diff)
 	}

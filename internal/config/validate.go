@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/pawlrun/pawl/flow"
 )
 
 var (
@@ -158,6 +160,13 @@ func (e *Effects) validate(f *faults) {
 		path := "effects.queued[" + name + "]"
 		effectName(f, path, name)
 		between(f, path, e.Queued[name], 1, 100_000)
+	}
+	for _, name := range sorted(e.Limits) {
+		path, l := "effects.limits["+name+"]", e.Limits[name]
+		effectName(f, path, name)
+		f.check(!flow.Limit(l).IsZero(), path, "limits nothing: give concurrency, per_key, rate or rate_per_key")
+		between(f, path+".concurrency", l.Concurrency, 0, 100_000)
+		between(f, path+".per_key", l.PerKey, 0, 100_000)
 	}
 	for _, name := range sorted(e.Bound) {
 		path, b := "effects.bound["+name+"]", e.Bound[name]

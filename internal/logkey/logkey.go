@@ -18,6 +18,7 @@ const (
 	EventID    = "event_id"
 	Field      = "field"
 	Have       = "have"
+	Key        = "key"
 	Kind       = "kind"
 	Machine    = "machine"
 	Name       = "name"

@@ -28,6 +28,7 @@ import (
 	"github.com/pawlrun/pawl/internal/config"
 	"github.com/pawlrun/pawl/internal/embedded"
 	"github.com/pawlrun/pawl/internal/logkey"
+	"github.com/pawlrun/pawl/internal/natscall"
 	"github.com/pawlrun/pawl/internal/ops"
 	"github.com/pawlrun/pawl/natsqueue"
 	"github.com/pawlrun/pawl/redisstore"
@@ -214,7 +215,7 @@ func (p *Process) Run(ctx context.Context) (err error) {
 	if p.cfg.API.Enabled {
 		duties.Go(func() { p.serve(ctx, w) })
 	}
-	err = w.Run(ctx)
+	err = w.Run(natscall.With(ctx, p.nc))
 	cancel() // the duties, too
 	if cause := fatal.Load(); err == nil && cause != nil {
 		err = *cause

@@ -17,6 +17,16 @@ var nameRE = regexp.MustCompile("^" + NameGrammar + "$")
 // be a token of a subject.
 func IsName(text string) bool { return nameRE.MatchString(text) }
 
+// subjectRE is the grammar of subjects of services: without wildcards, and
+// without those that the broker keeps for itself.
+var subjectRE = regexp.MustCompile(`^[A-Za-z0-9_+=:@/-]+(\.[A-Za-z0-9_+=:@/-]+)*$`)
+
+// SubjectGrammar says what the subject of a service is.
+const SubjectGrammar = "words of letters, digits and _ + = : @ / -, divided by dots, at most 256"
+
+// IsSubject reports whether a service may listen on a subject.
+func IsSubject(subject string) bool { return len(subject) <= 256 && subjectRE.MatchString(subject) }
+
 // FitsHeader reports whether a header carries a text as it is: without control
 // characters, or blanks at its ends.
 func FitsHeader(text string) bool {

@@ -33,3 +33,15 @@ func TestNewID(t *testing.T) {
 		t.Errorf("made %q and %q", a, b)
 	}
 }
+
+func TestIsSubject(t *testing.T) {
+	t.Parallel()
+	for subject, good := range map[string]bool{
+		"crm.update": true, "a": true, "A-b_c.d": true, "": false, "a.": false, ".a": false, "a..b": false, "a b": false, "a.*": false, ">": false,
+		"$JS.API.INFO": false, strings.Repeat("a", 300): false,
+	} {
+		if got := IsSubject(subject); got != good {
+			t.Errorf("IsSubject(%q) = %v", subject, got)
+		}
+	}
+}

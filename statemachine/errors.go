@@ -49,6 +49,7 @@ type handlerError struct {
 	class    string
 	terminal bool
 	later    bool // spends no attempt
+	untried  bool // … however often
 	after    time.Duration
 	timed    bool // after was given
 	throttle bool // everything with its flow key is to wait
@@ -98,6 +99,13 @@ func ThrottledFor(err error) (time.Duration, bool) {
 	return 0, false
 }
 
+// Untried says that the effect was not even tried, since who performs it is not
+// there: no attempt is spent, however often that happens. The wait is the
+// policy's.
+func Untried(class string, err error) error {
+	return &handlerError{class: class, untried: true, err: orClass(err, class)}
+}
+
 // orClass stands in for a nil error, so that no failure turns into a success.
 func orClass(err error, class string) error {
 	if err == nil {
@@ -140,6 +148,12 @@ func IsLater(err error) bool {
 	return h != nil && h.later
 }
 
+// IsUntried reports whether the effect was not even tried.
+func IsUntried(err error) bool {
+	h := find(err, (*handlerError).decides)
+	return h != nil && h.untried
+}
+
 // RetryAfterOf returns the wait that the error asks for.
 func RetryAfterOf(err error) (time.Duration, bool) {
 	if h := find(err, (*handlerError).decides); h != nil && h.timed {
@@ -150,7 +164,7 @@ func RetryAfterOf(err error) (time.Duration, bool) {
 
 // decides reports whether the error says how to go on; the outermost that does
 // wins.
-func (e *handlerError) decides() bool { return e.terminal || e.later || e.timed }
+func (e *handlerError) decides() bool { return e.terminal || e.later || e.untried || e.timed }
 
 // find returns the outermost handler error that is as wanted, or nil.
 func find(err error, wanted func(*handlerError) bool) *handlerError {

@@ -46,7 +46,7 @@ func Catalog(c Config) (*statemachine.Catalog, error) {
 	return catalog, catalog.Check()
 }
 
-// ship declares a handler, unless the effect is bound to an HTTP service.
+// ship declares a handler, unless the effect is bound to a service.
 func ship[In, Out any](catalog *statemachine.Catalog, c Config, effect statemachine.Effect[In, Out],
 	f func(context.Context, string, In) (Out, error), policy statemachine.Policy) {
 	if _, taken := c.Bound[effect.Name()]; !taken {

@@ -1,6 +1,8 @@
 package transitions
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -26,8 +28,8 @@ type Config struct {
 	// books of the shipped ledger and mail provider. It is created when it is
 	// first written to. Empty: these effects are refused.
 	FileDir string
-	// Bound maps an effect type to the HTTP service that performs it. A
-	// shipped effect of that name is replaced.
+	// Bound maps an effect type to the service that performs it. A shipped
+	// effect of that name is replaced.
 	Bound map[string]Bound
 	// Logger is where the effect "log" writes. Default: nowhere.
 	Logger *slog.Logger
@@ -36,10 +38,14 @@ type Config struct {
 	Out io.Writer
 }
 
-// Bound is an HTTP service that performs effects of one type. It is sent the
-// effect's input as JSON and the idempotency key as a header, and answers with
-// the result. Naming a service here allows its host, whatever it resolves to.
+// Bound is a service that performs effects of one type, over HTTP unless it has
+// a Call. It is sent the effect's input as JSON and the idempotency key as a
+// header, and answers with the result. Naming a service here allows its host,
+// whatever it resolves to.
 type Bound struct {
+	// Call reaches the service in another way; then there is no URL and no Method.
+	Call func(ctx context.Context, key string, input json.RawMessage) (json.RawMessage, error)
+
 	URL     string        // http or https
 	Timeout time.Duration // of one attempt; default: Config.HTTPTimeout
 	Method  string        // POST (default), PUT or PATCH
@@ -94,7 +100,7 @@ func (b Bound) validate(name string) error {
 	if !effectName.MatchString(name) {
 		faults = append(faults, fmt.Errorf("bound effect %q: a name is %s", name, effectName))
 	}
-	if u, err := url.Parse(b.URL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+	if u, err := url.Parse(b.URL); b.Call == nil && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
 		faults = append(faults, fmt.Errorf("bound effect %s: url %q is not an http or https URL with a host", name, b.URL))
 	}
 	if !slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch}, b.Method) {

@@ -3,7 +3,6 @@ package transitions
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -26,7 +25,7 @@ const (
 )
 
 // caller makes HTTP requests that end in a result or in one of the failures of
-// the table in [judge].
+// the table in [statemachine.Answered].
 type caller struct {
 	hosts *allowList
 	http  *http.Client
@@ -116,36 +115,11 @@ func unreached(where string, err error) error {
 	return fmt.Errorf("%s: %w", where, err)
 }
 
-// judge says what a response means for the attempt.
-//
-//	2xx                       success
-//	408, 409, 425, 429, 503   later: spends no attempt; Retry-After is honoured, and
-//	                          that of a 429 or 503 by the whole fleet
-//	422                       the key was used for something else: terminal, key_conflict
-//	other 3xx and 4xx         terminal, http_3xx and http_4xx, with the code in the cause
-//	5xx and the rest          a failed attempt
+// judge says what a response means for the attempt; see [statemachine.Answered].
 func judge(where string, res *http.Response, body []byte) error {
-	if res.StatusCode >= 200 && res.StatusCode < 300 {
-		return nil
-	}
 	err := &statusError{where: where, code: res.StatusCode, says: saying(body)}
-	switch code := res.StatusCode; {
-	case code == http.StatusRequestTimeout, code == http.StatusConflict, code == http.StatusTooEarly,
-		code == http.StatusTooManyRequests, code == http.StatusServiceUnavailable:
-		d, asked := retryAfter(res.Header, time.Now())
-		switch {
-		case asked && (code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable):
-			return statemachine.Throttled(d, err)
-		case asked:
-			return statemachine.Later(d, err)
-		}
-		return statemachine.Later(0, err)
-	case code == http.StatusUnprocessableEntity:
-		return statemachine.Terminal("key_conflict", err)
-	case code >= 300 && code < 500:
-		return statemachine.Terminal(fmt.Sprintf("http_%dxx", code/100), err)
-	}
-	return err
+	after, _ := retryAfter(res.Header, time.Now())
+	return statemachine.Answered(res.StatusCode, "http", after, err)
 }
 
 // statusError is a response that is no success.
@@ -203,23 +177,4 @@ func headerSafe(key string) string {
 		b.WriteByte(c)
 	}
 	return b.String()
-}
-
-// asJSON is a response as the result of an effect: itself if it is JSON, else
-// {"text": …}; {} if it is empty.
-func asJSON(body []byte) json.RawMessage {
-	trimmed := bytes.TrimSpace(body)
-	if len(trimmed) == 0 {
-		return json.RawMessage(`{}`)
-	}
-	if json.Valid(trimmed) {
-		return trimmed
-	}
-	text, err := json.Marshal(struct {
-		Text string `json:"text"`
-	}{strings.ToValidUTF8(string(body), "\uFFFD")})
-	if err != nil {
-		panic("a string is always JSON: " + err.Error())
-	}
-	return text
 }

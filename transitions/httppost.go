@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/textproto"
+	"strconv"
 	"strings"
+
+	"github.com/pawlrun/pawl/statemachine"
 )
 
 // post is the input of http.post.
@@ -39,7 +42,7 @@ func (c *caller) httpPost(ctx context.Context, key string, p post) (json.RawMess
 	if err != nil {
 		return nil, err
 	}
-	return asJSON(body), nil
+	return statemachine.AsResult(body), nil
 }
 
 func (p post) header() (http.Header, error) {
@@ -60,15 +63,22 @@ func (p post) header() (http.Header, error) {
 	return h, nil
 }
 
-// bound returns the handler of an effect that an HTTP service performs.
+// bound returns the handler of an effect that another service performs.
 func bound(b Bound) func(ctx context.Context, key string, input json.RawMessage) (json.RawMessage, error) {
+	if b.Call != nil {
+		return b.Call
+	}
 	c := newCaller(&allowList{any: true}, b.Timeout)
 	return func(ctx context.Context, key string, input json.RawMessage) (json.RawMessage, error) {
 		header := http.Header{"Content-Type": {"application/json"}}
+		if a, ok := statemachine.AttemptOf(ctx); ok {
+			header["Pawl-Run-Id"], header["Pawl-Effect-Id"] = []string{headerSafe(a.Run)}, []string{a.Effect}
+			header["Pawl-Attempt"] = []string{strconv.Itoa(a.N)}
+		}
 		body, _, err := c.do(ctx, call{method: b.Method, url: b.URL, header: header, body: input, key: key, limit: maxResponse})
 		if err != nil {
 			return nil, err
 		}
-		return asJSON(body), nil
+		return statemachine.AsResult(body), nil
 	}
 }

@@ -36,7 +36,7 @@ func untried(format string, a ...any) error { return &untriedError{fmt.Errorf(fo
 
 func isUntried(err error) bool {
 	var u *untriedError
-	return errors.As(err, &u)
+	return errors.As(err, &u) || statemachine.IsUntried(err)
 }
 
 // perform calls the handler of an effect, beside the lane, and delivers what
@@ -229,9 +229,11 @@ func (w *Worker) callHandler(ctx context.Context, run string, logs map[string]st
 	if err != nil {
 		return nil, untried("resolve input: %w", err)
 	}
-	body, err = callSafely(ctx, h, c.pending.IdempotencyKey(), input)
+	p := &c.pending
+	ctx = statemachine.WithAttempt(ctx, statemachine.Attempt{Run: run, Effect: p.ID, Type: p.Effect, N: p.Attempt, Try: p.Try})
+	body, err = callSafely(ctx, h, p.IdempotencyKey(), input)
 	switch {
-	case err != nil && ctx.Err() != nil && !statemachine.IsTerminal(err) && !statemachine.IsLater(err):
+	case err != nil && ctx.Err() != nil && !statemachine.IsTerminal(err) && !statemachine.IsLater(err) && !statemachine.IsUntried(err):
 		return nil, statemachine.Classed(statemachine.ClassTimeout, context.Cause(ctx))
 	case err != nil:
 		return nil, err

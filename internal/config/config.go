@@ -175,7 +175,7 @@ type Effects struct {
 	File   EffectFile       `yaml:"file"`
 	Queued map[string]int   `yaml:"queued"` // effect type → its own worker.queued_max
 	Limits map[string]Limit `yaml:"limits"` // effect type → limits over all workers
-	Bound  map[string]Bound `yaml:"bound"`  // effect type → who serves it over HTTP
+	Bound  map[string]Bound `yaml:"bound"`  // effect type → who serves it
 }
 
 // EffectHTTP is for effects that call a URL taken from a run.
@@ -198,10 +198,11 @@ type Limit struct {
 	RatePerKey  flow.Rate `yaml:"rate_per_key"` // … of one flow key
 }
 
-// Bound is an effect type served over HTTP. Its host needs no entry in
-// allow_hosts: whoever writes this file has named it.
+// Bound is an effect type served over HTTP, or over NATS. Its host needs no
+// entry in allow_hosts: whoever writes this file has named it.
 type Bound struct {
 	URL     string        `yaml:"url"`
+	Subject string        `yaml:"subject"` // of NATS, instead of a URL
 	Timeout time.Duration `yaml:"timeout"` // after Load: effects.http.timeout unless given
 }
 

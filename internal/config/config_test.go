@@ -221,13 +221,17 @@ func TestAllFaultsAtOnceWithLineAndPath(t *testing.T) {
 		},
 		{
 			name: "effects",
-			file: "effects:\n  http:\n    allow_hosts: [\"*\"]\n  bound:\n    crm.update:\n      url: crm\n      timout: 3s\n    Crm:\n      url: http://crm\n  queued:\n    model.chat: 0\n",
+			file: "effects:\n  http:\n    allow_hosts: [\"*\"]\n  bound:\n    crm.update:\n      url: crm\n      timout: 3s\n    Crm:\n      url: http://crm\n    both: {url: 'http://crm', subject: 'pawl.start.x'}\n    wild: {subject: 'crm.*'}\n    none: {timeout: 1s}\n  queued:\n    model.chat: 0\n",
 			want: []string{
 				`config.yaml:3: effects.http.allow_hosts: must be host names or addresses without scheme, port and wildcard, got "*"`,
 				`config.yaml:6: effects.bound[crm.update].url: must be an http or https URL, got "crm"`,
 				"config.yaml:7: effects.bound[crm.update].timout: unknown key (did you mean effects.bound[crm.update].timeout?)",
 				"config.yaml:9: effects.bound[Crm]: an effect's name is a lower-case word of at most 64 letters, digits, dots, - and _",
-				"config.yaml:11: effects.queued[model.chat]: must be between 1 and 100000, got 0",
+				"config.yaml:10: effects.bound[both]: has a url and a subject: one of them is needed",
+				`config.yaml:10: effects.bound[both].subject: is the fleet's own, since it begins with its prefix: "pawl.start.x"`,
+				`config.yaml:11: effects.bound[wild].subject: must be words of letters, digits and _ + = : @ / -, divided by dots, at most 256, got "crm.*"`,
+				"config.yaml:12: effects.bound[none]: needs a url or a subject",
+				"config.yaml:14: effects.queued[model.chat]: must be between 1 and 100000, got 0",
 			},
 		},
 		{

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pawlrun/pawl/flow"
+	"github.com/pawlrun/pawl/queue"
 )
 
 var (
@@ -35,7 +36,7 @@ func (c *Config) validate(f *faults) {
 	c.Retry.validate(f)
 	c.Limits.validate(f)
 	c.Retention.validate(f)
-	c.Effects.validate(f)
+	c.Effects.validate(f, c.Prefix)
 	oneOf(f, "log.format", c.Log.Format, LogText, LogJSON)
 }
 
@@ -150,7 +151,7 @@ func (r *Retention) validate(f *faults) {
 	lasting(f, "retention.finished", r.Finished, time.Minute, year)
 }
 
-func (e *Effects) validate(f *faults) {
+func (e *Effects) validate(f *faults, prefix string) {
 	for _, host := range e.HTTP.AllowHosts {
 		f.check(host != "" && !strings.ContainsAny(host, "/*@ ") && (!strings.Contains(host, ":") || net.ParseIP(host) != nil),
 			"effects.http.allow_hosts", "must be host names or addresses without scheme, port and wildcard, got %q", host)
@@ -171,14 +172,25 @@ func (e *Effects) validate(f *faults) {
 	for _, name := range sorted(e.Bound) {
 		path, b := "effects.bound["+name+"]", e.Bound[name]
 		effectName(f, path, name)
-		u, err := url.Parse(b.URL)
-		f.check(err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https"),
-			path+".url", "must be an http or https URL, got %q", redacted(b.URL))
-		f.check(err != nil || u.User == nil, path+".url", "must not carry a user or a password")
+		if b.Subject != "" {
+			f.check(b.URL == "", path, "has a url and a subject: one of them is needed")
+			f.check(queue.IsSubject(b.Subject), path+".subject", "must be %s, got %q", queue.SubjectGrammar, b.Subject)
+			f.check(!strings.HasPrefix(b.Subject, prefix+"."), path+".subject", "is the fleet's own, since it begins with its prefix: %q", b.Subject)
+		} else if f.check(b.URL != "", path, "needs a url or a subject"); b.URL != "" {
+			b.validateURL(f, path+".url")
+		}
 		if b.Timeout != 0 {
 			lasting(f, path+".timeout", b.Timeout, time.Millisecond, time.Hour)
 		}
 	}
+}
+
+// validateURL checks where an effect is served over HTTP.
+func (b Bound) validateURL(f *faults, path string) {
+	u, err := url.Parse(b.URL)
+	f.check(err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https"),
+		path, "must be an http or https URL, got %q", redacted(b.URL))
+	f.check(err != nil || u.User == nil, path, "must not carry a user or a password")
 }
 
 func effectName(f *faults, path, name string) {

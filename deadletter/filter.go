@@ -1,9 +1,11 @@
 package deadletter
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Kinds lists the kinds of letters.
@@ -18,6 +20,10 @@ type Filter struct {
 	Effect  string // effect type
 	Run     string
 	Print   string // fingerprint of the fault
+	Build   string // that gave up
+	Tenant  string
+	Since   time.Time // last failure at or after it
+	Until   time.Time // last failure before it
 }
 
 // Validate says what is wrong with a filter.
@@ -29,12 +35,19 @@ func (f *Filter) Validate() error {
 		}
 		return fmt.Errorf("kind %q is none of %s", f.Kind, strings.Join(names, ", "))
 	}
+	if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until) {
+		return errors.New("since is not before until")
+	}
 	return nil
 }
 
 // Matches reports whether a letter is selected.
 func (f *Filter) Matches(l *Letter) bool {
+	if !f.Since.IsZero() && l.Last.Before(f.Since) || !f.Until.IsZero() && !l.Last.Before(f.Until) {
+		return false
+	}
 	same := func(want, have string) bool { return want == "" || want == have }
 	return same(string(f.Kind), string(l.Kind)) && same(f.Machine, l.Machine) && same(f.State, l.State) &&
-		same(f.Class, l.Class) && same(f.Effect, l.Effect) && same(f.Run, l.Run) && same(f.Print, l.Print)
+		same(f.Class, l.Class) && same(f.Effect, l.Effect) && same(f.Run, l.Run) && same(f.Print, l.Print) &&
+		same(f.Build, l.Build) && same(f.Tenant, l.Tenant())
 }

@@ -2,7 +2,11 @@
 // and how they are selected, planned and re-driven.
 package deadletter
 
-import "time"
+import (
+	"time"
+
+	"github.com/pawlrun/pawl/statemachine"
+)
 
 // Kind tells what was given up.
 type Kind string
@@ -39,3 +43,22 @@ type Letter struct {
 	Headers  map[string]string `json:"headers,omitempty"`    // of the original
 	Body     []byte            `json:"body,omitempty"`       // the original, or the effect's input
 }
+
+// Tenant is whose letter it is, as the producer said; "" if they did not, or
+// it is of an effect.
+func (l *Letter) Tenant() string { return l.Headers["Pawl-Tenant"] }
+
+// SignalID is the id of the signal that a letter is about. Letters before a
+// made id was kept have none: those have one made of the letter's.
+func (l *Letter) SignalID() string {
+	for _, name := range []string{"Pawl-Signal-Id", "Nats-Msg-Id"} {
+		if id := l.Headers[name]; id != "" {
+			return id
+		}
+	}
+	return "letter-" + statemachine.Fingerprint(l.ID, nil)
+}
+
+// RedriveID is the id of the command that re-drives the letter of an effect: a
+// letter has one, however often it is sent.
+func (l *Letter) RedriveID() string { return "redrive-" + l.ID }

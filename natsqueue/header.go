@@ -21,6 +21,7 @@ const (
 	headerEvent   = "Pawl-Event-Id"
 	headerName    = "Pawl-Event-Name"
 	headerTries   = "Pawl-Tries"
+	headerRedrive = "Pawl-Redrive" // of a start or signal that was dead-lettered: how often it was re-driven, and its letter
 	headerTxid    = "Pawl-Txid"
 	headerRev     = "Pawl-Rev"
 	headerMachine = "Pawl-Machine"
@@ -120,7 +121,28 @@ func spelled(name string) string {
 
 // internal reports whether a header is the fleet's own bookkeeping, which goes
 // with no message that is handed out or kept. Clients may spell it in any case.
-func internal(name string) bool { return strings.EqualFold(name, headerTries) }
+func internal(name string) bool {
+	return strings.EqualFold(name, headerTries) || strings.EqualFold(name, headerRedrive)
+}
+
+// redriveValue says which letter a message was re-driven from, and how often
+// that was done.
+func redriveValue(letter string, redrives int) string {
+	return strconv.Itoa(redrives) + " " + headerValue(letter)
+}
+
+// redriveOf reads what redriveValue wrote. What is none says nothing.
+func redriveOf(value string) (letter string, redrives int) {
+	n, id, ok := strings.Cut(value, " ")
+	redrives, err := strconv.Atoi(n)
+	if !ok || err != nil || redrives < 1 {
+		return "", 0
+	}
+	if letter, err = textOf(id); err != nil || letter == "" || len(letter) > 2*mostID {
+		return "", 0
+	}
+	return letter, redrives
+}
 
 // ttl is a duration as Nats-TTL has it: whole seconds, at least one.
 func ttl(d time.Duration) string {

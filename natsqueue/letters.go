@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pawlrun/pawl/deadletter"
 	"github.com/pawlrun/pawl/queue"
@@ -239,18 +238,13 @@ func (b *Letters) Remove(ctx context.Context, seq uint64) error {
 	if err != nil || m == nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, b.opts.Patience)
-	defer cancel()
-	s, err := b.js.Stream(ctx, b.subj.stream(streamDLQ))
-	if err != nil {
-		return unavailable(fmt.Sprintf("remove letter %d", seq), err)
+	if err := b.delete(ctx, streamDLQ, seq); err != nil {
+		return fmt.Errorf("remove letter %d: %w", seq, err)
 	}
-	if err := s.DeleteMsg(ctx, seq); err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
-		return unavailable(fmt.Sprintf("remove letter %d", seq), err)
-	}
-	hash := m.headers().Get(dlqHash)
-	if !opaqueRE.MatchString(hash) {
-		return nil // somebody else's: it has none
+	h := m.headers()
+	hash := h.Get(dlqHash)
+	if h.Get(dlqBody) == "" && h.Get(dlqLetter) == "" || !opaqueRE.MatchString(hash) {
+		return nil // it has none, as nearly all, or is somebody else's
 	}
 	if err := b.purge(ctx, letterPart(hash)); err != nil {
 		return fmt.Errorf("remove blobs of letter %d: %w", seq, err)

@@ -30,6 +30,8 @@ type postponed struct {
 	ID      string            `json:"id,omitempty"`
 	Try     int               `json:"try,omitempty"`
 	Asked   uint64            `json:"asked,omitempty"`
+	Letter  string            `json:"letter,omitempty"`
+	Redrive int               `json:"redrive,omitempty"`
 	Tries   int               `json:"tries"`
 }
 
@@ -39,6 +41,7 @@ func (s *Source) Postpone(ctx context.Context, m queue.Message, at time.Time, tr
 	p := postponed{
 		Kind: m.Kind, Subject: m.Subject, Seq: m.Seq, Run: m.Run, Machine: m.Machine,
 		Version: m.Version, Name: m.Name, ID: m.ID, Try: m.Try, Asked: m.Asked,
+		Letter: m.Letter, Redrive: m.Redrives,
 	}
 	if headers := outward(m.Headers); len(headers) > 0 {
 		p.Headers = make(map[string][]byte, len(headers))
@@ -124,6 +127,7 @@ func (s *Source) fillLater(q *queue.Message) error {
 	}
 	q.Kind, q.Subject, q.Seq, q.Run, q.Machine = p.Kind, p.Subject, p.Seq, p.Run, p.Machine
 	q.Version, q.Name, q.ID, q.Try, q.Asked, q.Tries = p.Version, p.Name, p.ID, p.Try, p.Asked, p.Tries
+	q.Letter, q.Redrives = p.Letter, p.Redrive
 	q.Body = body
 	q.Headers = make(map[string]string, len(p.Headers))
 	for k, v := range p.Headers {

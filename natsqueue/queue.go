@@ -107,6 +107,7 @@ type Queue struct {
 	Ledger    *Ledger
 	Machines  *Machines
 	Flow      *Flow
+	Audit     *Audit
 	Sender    *Sender // START, SIGNAL and EVENTS, from outside
 
 	link *link
@@ -165,6 +166,7 @@ func Open(ctx context.Context, nc *nats.Conn, opts Options) (*Queue, error) {
 	q.Publisher = &Publisher{l}
 	q.Letters = &Letters{l}
 	q.Ledger = &Ledger{l}
+	q.Audit = &Audit{l}
 	q.Sender = &Sender{l}
 	q.Flow = &Flow{link: l}
 	q.Machines = &Machines{link: l, known: map[string]struct{}{}}

@@ -136,6 +136,9 @@ func (s subjects) finished(machine string) string {
 	return s.prefix + ".finished." + machine
 }
 
+// audit is the subject of a line of the audit record.
+func (s subjects) audit(step string) string { return s.prefix + ".audit." + step }
+
 // letters are the subjects of all letters.
 func (s subjects) letters() string { return s.prefix + ".dlq.*.*" }
 

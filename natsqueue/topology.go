@@ -24,11 +24,12 @@ const (
 	streamMachines = "MACHINES"
 	streamFinished = "FINISHED"
 	streamFlow     = "FLOW"
+	streamAudit    = "AUDIT"
 )
 
 var streamNames = []string{
 	streamStart, streamSignal, streamEvents, streamEffects, streamTimers,
-	streamHistory, streamLedger, streamDLQ, streamBlobs, streamMachines, streamFinished, streamFlow,
+	streamHistory, streamLedger, streamDLQ, streamBlobs, streamMachines, streamFinished, streamFlow, streamAudit,
 }
 
 // The consumers that every fleet has; each effect type has one more.
@@ -217,11 +218,15 @@ func (t Topology) streams() []jetstream.StreamConfig {
 	flow := stream(streamFlow, "flow.*.*", "flow.*.*.*")
 	flow.MaxMsgsPerSubject, flow.AllowMsgTTL = 1, true
 
+	// Who changed many things, and why: the oldest goes when it is full.
+	audit := stream(streamAudit, "audit.*")
+	audit.Discard, audit.MaxBytes, audit.MaxAge = jetstream.DiscardOld, auditBytes, auditFor
+
 	return []jetstream.StreamConfig{
 		start, signal,
 		queue(streamEvents, "event.*.*"),
 		effects, timers, history, ledger, dlq, blobs,
-		stream(streamMachines, "machine.*.*"), finished, flow,
+		stream(streamMachines, "machine.*.*"), finished, flow, audit,
 	}
 }
 

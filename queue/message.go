@@ -3,6 +3,8 @@
 package queue
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"strconv"
 	"time"
 )
@@ -35,6 +37,8 @@ type Message struct {
 	Seq       uint64    // its stream sequence
 	Time      time.Time // the broker's
 	Tries     int       // how often it was postponed before; set by the fleet only
+	Letter    string    // id of the dead letter that it was re-driven from, if it was
+	Redrives  int       // how often it was re-driven, this time included
 	Delivered int       // which delivery this is, from 1; an estimate
 	Fault     error     // set if the message cannot be understood; it is dead-lettered
 	Delivery            // how to answer it
@@ -43,6 +47,22 @@ type Message struct {
 // LetterID is the id of the letter of a message, within its stream: what it is
 // judged to be may change from one delivery to the next, the letter is one.
 func LetterID(kind Kind, seq uint64) string { return string(kind) + "-" + strconv.FormatUint(seq, 10) }
+
+// LetterID is the id of the letter of this message. One that was re-driven has
+// one letter for each time it was, however often that is repeated; it names
+// what is said, too, so that nobody's other message is taken for it.
+func (m *Message) LetterID() string {
+	if m.Letter == "" {
+		return LetterID(m.Kind, m.Seq)
+	}
+	h := sha256.New()
+	for _, part := range []string{string(m.Kind), m.Letter, m.Machine, m.Run, string(m.Body)} {
+		h.Write(strconv.AppendInt(nil, int64(len(part)), 10))
+		h.Write([]byte{':'})
+		h.Write([]byte(part))
+	}
+	return "again-" + base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:16])
+}
 
 // Delivery is the broker's side of a message.
 type Delivery interface {

@@ -216,17 +216,20 @@ func (w *Worker) deadLetter(ctx context.Context, m queue.Message, cause error) b
 	}
 	class := statemachine.ClassOf(cause)
 	headers := m.Headers
-	if m.Kind == queue.Start && m.Fault == nil {
-		headers = with(headers, "Pawl-Run-Id", m.Run) // an id that was made is kept
+	switch { // an id that was made is kept
+	case m.Kind == queue.Start && m.Fault == nil:
+		headers = with(headers, "Pawl-Run-Id", m.Run)
+	case m.Kind == queue.Signal && m.Fault == nil:
+		headers = with(headers, "Pawl-Signal-Id", m.ID)
 	}
 	l := deadletter.Letter{
 		// One letter for one message: what it is judged to be may change (a run
 		// may exist by the next delivery), the first verdict stands.
-		ID:   queue.LetterID(m.Kind, m.Seq),
+		ID:   m.LetterID(),
 		Kind: kind, Machine: m.Machine, Run: m.Run, Class: class, Cause: messageOf(cause),
 		Print: statemachine.FaultPrint(m.Machine, "", string(m.Kind), class, messageOf(cause)),
 		First: m.Time.UTC(), Last: time.Now().UTC(), Build: w.cfg.Build,
-		Source: m.Subject, SrcSeq: m.Seq, Headers: headers, Body: m.Body,
+		Source: m.Subject, SrcSeq: m.Seq, Headers: headers, Body: m.Body, Redrives: m.Redrives,
 	}
 	if err := w.ports.Source.DeadLetter(ctx, l); err != nil {
 		// The message stays where it is. A full DLQ holds it, not the worker.

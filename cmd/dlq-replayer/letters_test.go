@@ -47,7 +47,7 @@ func TestUsage(t *testing.T) {
 		{"show", 2, "dlq-replayer: dlq-replayer show needs <seq> (see dlq-replayer show --help)"},
 		{"show x", 2, `dlq-replayer: "x" is no sequence of a letter (dlq-replayer ls shows them)`},
 		{"show 0", 2, `dlq-replayer: "0" is no sequence of a letter (dlq-replayer ls shows them)`},
-		{"ls --kind x", 2, `dlq-replayer: --kind: kind "x" is none of start, signal, effect, other (see dlq-replayer ls --help)`},
+		{"ls --kind x", 2, `dlq-replayer: kind "x" is none of start, signal, effect, other (see dlq-replayer ls --help)`},
 		{"ls x", 2, `dlq-replayer: dlq-replayer ls takes no further argument "x" (see dlq-replayer ls --help)`},
 	}
 	for _, tt := range tests {

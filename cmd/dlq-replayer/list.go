@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,8 +13,7 @@ import (
 )
 
 func (a *app) listCommand() *cobra.Command {
-	var f deadletter.Filter
-	var kind string
+	s := &selection{app: a}
 	c := &cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
@@ -23,30 +22,16 @@ func (a *app) listCommand() *cobra.Command {
 read. Letters with the same fingerprint are of the same fault.`,
 		Example: `  dlq-replayer ls
   dlq-replayer ls --kind effect --class http_4xx
-  dlq-replayer ls -o json | jq -r .[].fingerprint | sort | uniq -c`,
+  dlq-replayer ls --since 2h -o json | jq -r .[].run`,
 		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f.Kind = deadletter.Kind(kind)
-			if err := f.Validate(); err != nil {
-				return cli.UsageErrorf("see dlq-replayer ls --help", "--kind: %w", err)
+			if err := s.check(cmd.CommandPath(), nil); err != nil {
+				return err
 			}
-			return a.list(cmd.Context(), f)
+			return s.list(cmd.Context())
 		},
 	}
-	var kinds []string
-	for _, k := range deadletter.Kinds() {
-		kinds = append(kinds, string(k))
-	}
-	flags := c.Flags()
-	flags.StringVar(&kind, "kind", "", "only letters of this kind: "+strings.Join(kinds, ", "))
-	flags.StringVar(&f.Machine, "machine", "", "only letters of this machine")
-	flags.StringVar(&f.State, "state", "", "only letters of runs in this state")
-	flags.StringVar(&f.Class, "class", "", "only letters of this class of failure")
-	flags.StringVar(&f.Effect, "effect", "", "only letters of this effect type")
-	flags.StringVar(&f.Run, "run", "", "only letters of this run")
-	flags.StringVar(&f.Print, "fingerprint", "", "only letters of this fault")
-	// A completion that cannot be registered is only not offered.
-	_ = c.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(kinds, cobra.ShellCompDirectiveNoFileComp))
+	s.flags(c)
 	return c
 }
 
@@ -56,26 +41,26 @@ type printer interface {
 	end() error
 }
 
-func (a *app) list(ctx context.Context, filter deadletter.Filter) error {
-	f, err := a.Open(ctx, "dlq-replayer ls")
+func (s *selection) list(ctx context.Context) error {
+	f, err := s.Open(ctx, "dlq-replayer ls")
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	var p printer = &rows{app: a, t: a.PrintTable("SEQ", "KIND", "MACHINE", "RUN", "STATE", "EFFECT", "CLASS", "ATTEMPTS", "LAST", "CAUSE"), now: a.Now()}
-	if a.JSON() {
-		p = &array{a.PrintArray()}
+	var p printer = s.rows()
+	if s.JSON() {
+		p = &array{s.PrintArray()}
 	}
 	damaged := false
-	for l, err := range f.Answers.Mail(ctx, filter, 0) {
+	for c, err := range s.cases(ctx, f) {
 		switch {
-		case err != nil && l.Seq == 0:
+		case err != nil:
 			return err
-		case err != nil: // about this letter alone
+		case c.Err != nil:
 			damaged = true
-			fmt.Fprintf(a.Stderr, "dlq-replayer: %v\n", err)
+			cli.Report(s.Stderr, "dlq-replayer", c.Err)
 		default:
-			if err := p.letter(l); err != nil {
+			if err := p.letter(c.Letter); err != nil {
 				return err
 			}
 		}
@@ -96,12 +81,19 @@ type rows struct {
 	now time.Time
 }
 
+// rows begins a table of letters.
+func (a *app) rows() *rows {
+	return &rows{app: a, t: a.PrintTable("SEQ", "KIND", "MACHINE", "RUN", "STATE", "EFFECT", "CLASS", "ATTEMPTS", "REDRIVES", "LAST", "CAUSE"), now: a.Now()}
+}
+
 func (r *rows) letter(l deadletter.Letter) error {
-	attempts := ""
-	if l.Attempts > 0 {
-		attempts = fmt.Sprint(l.Attempts)
+	number := func(n int) string {
+		if n == 0 {
+			return ""
+		}
+		return fmt.Sprint(n)
 	}
-	return r.t.Row(l.Seq, l.Kind, l.Machine, l.Run, l.State, l.Effect, l.Class, attempts, cli.Age(r.now, l.Last), cli.Clip(cli.Clean(l.Cause), 100))
+	return r.t.Row(l.Seq, l.Kind, l.Machine, l.Run, l.State, l.Effect, l.Class, number(l.Attempts), number(l.Redrives), cli.Age(r.now, l.Last), cli.Clip(cli.Clean(l.Cause), 100))
 }
 
 func (r *rows) end() error {
@@ -121,3 +113,19 @@ func (a *array) letter(l deadletter.Letter) error {
 }
 
 func (a *array) end() error { return a.End() }
+
+// stream prints letters for programs that read them as they come: a line each.
+type stream struct{ *app }
+
+func (s *stream) letter(l deadletter.Letter) error {
+	l.Headers, l.Body = nil, nil
+	return s.print(l)
+}
+
+func (s *stream) end() error { return nil }
+
+func (s *stream) print(v any) error {
+	enc := json.NewEncoder(s.Stdout)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}

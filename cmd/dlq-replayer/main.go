@@ -1,8 +1,10 @@
-// Command dlq-replayer shows what the fleet has given up on.
+// Command dlq-replayer shows what the fleet has given up on, and tries it anew.
 //
-//	dlq-replayer ls
+//	dlq-replayer summary
 //	dlq-replayer ls --kind effect --machine invoice --class http_4xx
 //	dlq-replayer show 17
+//	dlq-replayer plan --machine invoice
+//	dlq-replayer redrive --machine invoice --reason INC-4412 --yes --canary 3
 //
 // It reads DLQ itself: it works when no worker does.
 package main

@@ -24,9 +24,9 @@ func (a *app) showCommand() *cobra.Command {
   dlq-replayer show 17 -o json | jq .body`,
 		Args: cli.Exactly("seq"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			seq, err := strconv.ParseUint(args[0], 10, 64)
-			if err != nil || seq == 0 {
-				return cli.UsageErrorf("dlq-replayer ls shows them", "%q is no sequence of a letter", args[0])
+			seq, err := sequence(args[0])
+			if err != nil {
+				return err
 			}
 			return a.show(cmd.Context(), seq)
 		},

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/user"
 	"strconv"
 	"strings"
 
@@ -92,7 +91,7 @@ func (s *steer) run(ctx context.Context, ids []string) error {
 	}
 	defer f.Close()
 	s.id = cmp.Or(s.id, queue.NewID())
-	s.by = cmp.Or(s.by, s.osUser())
+	s.by = cmp.Or(s.by, s.User())
 	array := s.PrintArray()
 	failed, said := false, false
 	for _, id := range ids {
@@ -166,18 +165,4 @@ func standing(t api.Told) string {
 		return ""
 	}
 	return fmt.Sprintf(": %s at revision %d", t.Status, t.Revision)
-}
-
-// osUser is who uses this machine.
-func (a *app) osUser() string {
-	for _, name := range []string{"USER", "LOGNAME", "USERNAME"} {
-		if v := a.Getenv(name); v != "" {
-			return v
-		}
-	}
-	u, err := user.Current()
-	if err != nil {
-		return ""
-	}
-	return u.Username
 }

@@ -23,7 +23,7 @@ type Fleet struct {
 	JetStream jetstream.JetStream
 	Answers   *api.Answers
 	Timeout   time.Duration // of one request
-	queue     *natsqueue.Queue
+	Queue     *natsqueue.Queue
 }
 
 // Connect connects to the server, and nothing more.
@@ -89,7 +89,7 @@ func (t *Tool) open(ctx context.Context, nc *nats.Conn) (*Fleet, error) {
 		return nil, errors.Join(err, q.Close())
 	}
 	return &Fleet{
-		Conn: nc, JetStream: js, Timeout: t.Timeout, queue: q,
+		Conn: nc, JetStream: js, Timeout: t.Timeout, Queue: q,
 		Answers: &api.Answers{Log: q.Log, Blobs: q.Blobs, Letters: q.Letters, Registry: q.Machines, Sender: q.Sender,
 			Observers: []api.Observer{{What: "messages", See: q.Observe}}},
 	}, nil
@@ -119,15 +119,15 @@ func (t *Tool) untouched(ctx context.Context, js jetstream.JetStream) error {
 // Last reads the last records of runs, in their order; nil for a run that does
 // not exist. The answers may be a moment old.
 func (f *Fleet) Last(ctx context.Context, runs []string) ([]*statemachine.Stored, error) {
-	return f.queue.Log.Last(ctx, runs)
+	return f.Queue.Log.Last(ctx, runs)
 }
 
 // Incarnation is the id of the fleet's HISTORY, under which Redis has copies.
-func (f *Fleet) Incarnation(ctx context.Context) (string, error) { return f.queue.Incarnation(ctx) }
+func (f *Fleet) Incarnation(ctx context.Context) (string, error) { return f.Queue.Incarnation(ctx) }
 
 // Close ends the connection.
 func (f *Fleet) Close() {
 	// What it could not end, ends with the process.
-	_ = f.queue.Close()
+	_ = f.Queue.Close()
 	f.Conn.Close()
 }

@@ -245,7 +245,7 @@ func TestRedriveFinishesRuns(t *testing.T) {
 	if counted != 2 {
 		t.Errorf("letters count %d redrives, want 2", counted)
 	}
-	s.says(0, "1 letters selected, 1 re-driven, 0 refused", "redrive", "--kind", "start", "--reason", "try")
+	s.says(0, "1 letter selected, 1 re-driven, 0 refused", "redrive", "--kind", "start", "--reason", "try")
 	natstest.Await(t, "the start that is refused again", func() bool {
 		got := s.tool("ls", "--kind", "start", "-o", "json")
 		return strings.Contains(got.stdout, `"redrives":1`)

@@ -238,7 +238,10 @@ func (k *work[T]) judge(ctx context.Context) error {
 			return err
 		}
 		if bad, open := k.Bad, len(k.seen); bad > 0 || open > 0 {
-			k.Stopped = fmt.Sprintf("of the first %d, %d failed and %d are undecided after %s", k.Canary, bad, open, k.Wait)
+			k.Stopped = fmt.Sprintf("of the first %d, %d failed", k.Canary, bad)
+			if open > 0 {
+				k.Stopped += fmt.Sprintf(" and %d are undecided after %s", open, k.Wait)
+			}
 		}
 		return nil
 	}

@@ -139,7 +139,7 @@ func TestCanary(t *testing.T) {
 			}
 			return Good
 		}
-		if r, err := w.job(100, o).Run(t.Context()); err != nil || r.Changed != 3 || r.Bad != 1 || !strings.Contains(r.Stopped, "1 failed and 0 are undecided") || !r.Rest {
+		if r, err := w.job(100, o).Run(t.Context()); err != nil || r.Changed != 3 || r.Bad != 1 || !strings.Contains(r.Stopped, "of the first 3, 1 failed") || !r.Rest {
 			t.Errorf("a canary that fails: %+v, %v", r, err)
 		}
 		began := time.Now()

@@ -183,7 +183,11 @@ func (b *Bulk) sum(r *bulk.Report) string {
 	if r.Planned {
 		done = "would be " + done
 	}
-	s := fmt.Sprintf("%d %s selected, %d %s, %d refused", r.Selected, b.Things, r.Changed, done, r.Refused)
+	things := b.Things
+	if r.Selected == 1 {
+		things = strings.TrimSuffix(things, "s")
+	}
+	s := fmt.Sprintf("%d %s selected, %d %s, %d refused", r.Selected, things, r.Changed, done, r.Refused)
 	if r.Good+r.Bad+r.Open > 0 {
 		s += fmt.Sprintf("; of those looked at, %d went well, %d failed, %d are undecided", r.Good, r.Bad, r.Open)
 	}

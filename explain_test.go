@@ -16,6 +16,7 @@ import (
 	"github.com/pawlrun/pawl"
 	"github.com/pawlrun/pawl/api"
 	"github.com/pawlrun/pawl/explain"
+	"github.com/pawlrun/pawl/flow"
 	"github.com/pawlrun/pawl/internal/natsapi"
 	"github.com/pawlrun/pawl/natsqueue"
 	"github.com/pawlrun/pawl/redisstore"
@@ -193,6 +194,12 @@ func TestExplain(t *testing.T) {
 	s.start("keyed", "second", "{}")
 	if r := s.becomes("second", s.asked, explain.KeyHeld); r.Holder != "keyed" || r.Key != "renewal:4412" || r.Help != "pawl run explain keyed" {
 		t.Errorf("its key is held: %+v", r)
+	}
+	if err := s.queue.Flow.Post(t.Context(), flow.Notice{Kind: flow.KindEffect, Effect: "queues", Held: true, By: "ann", Reason: "the bill", At: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	if r := s.becomes("behind", s.asked, explain.EffectPaused); r.Alone || !strings.Contains(r.Text, "paused by ann: the bill") {
+		t.Errorf("its type is paused: %+v", r)
 	}
 	if x := s.asked("nosuch"); x != nil {
 		t.Errorf("a run that is none: %+v", x)

@@ -2,10 +2,13 @@ package pawl
 
 import (
 	"context"
+	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/pawlrun/pawl/api"
 	"github.com/pawlrun/pawl/explain"
+	"github.com/pawlrun/pawl/internal/config"
 	"github.com/pawlrun/pawl/internal/logkey"
 	"github.com/pawlrun/pawl/internal/natsapi"
 	"github.com/pawlrun/pawl/internal/webhook"
@@ -23,6 +26,10 @@ func (p *Process) serve(ctx context.Context, w *worker.Worker) {
 		Observers: []api.Observer{
 			{What: "messages", See: p.queue.Observe},
 			{What: "redis", See: p.store.Observe},
+			{What: "limits", See: func(_ context.Context, f *explain.Facts) error {
+				f.Limits = limitsText(p.cfg.Effects.Limits)
+				return nil
+			}},
 			{What: "workers", See: func(ctx context.Context, f *explain.Facts) (err error) {
 				f.Workers, err = natsapi.Workers(ctx, p.nc, p.cfg.Prefix)
 				return err
@@ -41,6 +48,27 @@ func (p *Process) serve(ctx context.Context, w *worker.Worker) {
 	if err := service.Run(ctx); err != nil {
 		p.log.Error("control API ended", logkey.Error, err)
 	}
+}
+
+// limitsText words the limits of effect types.
+func limitsText(of map[string]config.Limit) map[string]string {
+	all := make(map[string]string, len(of))
+	for effect, l := range of {
+		var parts []string
+		add := func(ok bool, text string) {
+			if ok {
+				parts = append(parts, text)
+			}
+		}
+		add(l.Concurrency > 0, fmt.Sprintf("%d at once", l.Concurrency))
+		add(l.PerKey > 0, fmt.Sprintf("%d at once of a key", l.PerKey))
+		add(l.Rate.N > 0, l.Rate.String())
+		add(l.RatePerKey.N > 0, l.RatePerKey.String()+" of a key")
+		if len(parts) > 0 {
+			all[effect] = strings.Join(parts, ", ")
+		}
+	}
+	return all
 }
 
 // machines names the machines of a catalog, with their versions.

@@ -26,22 +26,26 @@ const (
 	NothingToWait Code = "nothing_awaited" // nothing is pending, and it has not ended
 
 	// An effect of it.
-	GivenUp    Code = "given_up"        // parked: waits for a person
-	Held       Code = "held"            // asked while the run is paused
-	Performing Code = "performing"      // a worker is at it
-	OwnerLost  Code = "owner_lost"      // a worker was at it that answers no more: its lease runs out
-	Inline     Code = "inline"          // a worker is at it, says the record; claims were not seen
-	Unclaimed  Code = "unclaimed"       // nobody is at it: its message, or the sweeper, brings it back
-	InQueue    Code = "in_queue"        // its message waits for a worker
-	Delivered  Code = "delivered"       // a worker has its message, and has not begun
-	Again      Code = "comes_again"     // a worker could not take its message, which comes again
-	NoHandler  Code = "no_handler"      // no worker performs effects of this type
-	Lost       Code = "message_missing" // its message is nowhere: the sweeper sends it again
-	Retry      Code = "retry"           // its last try failed: waits for the next
-	Throttled  Code = "throttled"       // its last try was put off by who performs it: no attempt spent
-	RetryDue   Code = "retry_due"       // the wait is over: waits for a worker
-	KeyHeld    Code = "key_held"        // another run holds its business key
-	Elsewhere  Code = "waits"           // it waits in a place that this build does not know
+	GivenUp      Code = "given_up"        // parked: waits for a person
+	Held         Code = "held"            // asked while the run is paused
+	Performing   Code = "performing"      // a worker is at it
+	OwnerLost    Code = "owner_lost"      // a worker was at it that answers no more: its lease runs out
+	Inline       Code = "inline"          // a worker is at it, says the record; claims were not seen
+	Unclaimed    Code = "unclaimed"       // nobody is at it: its message, or the sweeper, brings it back
+	InQueue      Code = "in_queue"        // its message waits for a worker
+	Delivered    Code = "delivered"       // a worker has its message, and has not begun
+	Again        Code = "comes_again"     // a worker could not take its message, which comes again
+	NoHandler    Code = "no_handler"      // no worker performs effects of this type
+	Lost         Code = "message_missing" // its message is nowhere: the sweeper sends it again
+	Retry        Code = "retry"           // its last try failed: waits for the next
+	Throttled    Code = "throttled"       // its last try was put off by who performs it: no attempt spent
+	RetryDue     Code = "retry_due"       // the wait is over: waits for a worker
+	KeyHeld      Code = "key_held"        // another run holds its business key
+	EffectPaused Code = "effect_paused"   // an operator holds up its type
+	StatePaused  Code = "state_paused"    // … or the state it is asked in
+	KeyClosed    Code = "key_closed"      // its provider wants no more with its flow key until a time
+	Limited      Code = "limited"         // its type has limits over all workers, and it waits for its turn
+	Elsewhere    Code = "waits"           // it waits in a place that this build does not know
 )
 
 // Explanation says why a run does not move.

@@ -27,6 +27,10 @@ type Facts struct {
 	Letters map[string]Letter
 	// Keys are who holds the business keys of effects, by effect.
 	Keys map[string]KeyHolder
+	// Holds are what flow control keeps effects from beginning by, by effect.
+	Holds map[string]Hold
+	// Limits are what bounds effect types over all workers, in words.
+	Limits map[string]string
 	// Claims are who performs effects, by effect; nil if that was not seen.
 	Claims map[string]Claim
 	// Workers are those that answer; nil if nobody looked.
@@ -87,6 +91,16 @@ type Letter struct {
 type KeyHolder struct {
 	Run, Effect string
 	Done        bool // its result is recorded
+}
+
+// Hold is what keeps an effect from beginning: an operator, or its provider.
+type Hold struct {
+	Code   Code   // EffectPaused, StatePaused or KeyClosed
+	What   string // is held up, in words
+	By     string // who said so
+	Reason string
+	Since  time.Time
+	Until  time.Time // of a closed key
 }
 
 // Claim is a claim on an effect.

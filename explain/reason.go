@@ -46,9 +46,9 @@ func rank(c Code) int {
 		{Paused},
 		{StreamFull, NoWorkers, NotReady, NoMachine},
 		{StartWaits, EventWaits},
-		{GivenUp, NoHandler},
+		{GivenUp, EffectPaused, StatePaused, NoHandler},
 		{KeyHeld, OwnerLost, Lost, Again, Unclaimed, Elsewhere},
-		{Throttled, Retry, RetryDue},
+		{KeyClosed, Limited, Throttled, Retry, RetryDue},
 		{InQueue, Delivered, Inline, Performing},
 		{Held, NothingToWait},
 	}
@@ -304,6 +304,10 @@ func (f *Facts) due(e *Reason, p *statemachine.Pending) {
 		e.Help = "pawl run cancel " + word(f.Run)
 		return
 	}
+	if h, held := f.Holds[p.ID]; held {
+		f.hold(e, p, h)
+		return
+	}
 	if f.nobody(func(w Worker) []string { return w.Effects }, p.Effect) {
 		e.Code, e.Alone = NoHandler, false
 		e.Text = fmt.Sprintf("%s, and none performs %s", workers(len(f.Workers)), p.Effect)
@@ -315,6 +319,11 @@ func (f *Facts) due(e *Reason, p *statemachine.Pending) {
 		return
 	}
 	m := e.Message
+	if limit, limited := f.Limits[p.Effect]; limited && m != nil && m.Place != Missing {
+		e.Code, e.Until = Limited, m.Due
+		e.Text = fmt.Sprintf("%s waits for its turn: the fleet's limits of it are %s", p.Effect, limit)
+		return
+	}
 	switch {
 	case m == nil:
 		e.Code, e.Text = InQueue, p.Effect+" waits in its queue"
@@ -341,6 +350,22 @@ func (f *Facts) due(e *Reason, p *statemachine.Pending) {
 		if m.Pulls == 0 {
 			e.Text += "; no worker asks for more of this type at the moment"
 		}
+	}
+}
+
+// hold explains an effect that flow control keeps from beginning. What was
+// under way then goes on, so there is no claim on it.
+func (f *Facts) hold(e *Reason, p *statemachine.Pending, h Hold) {
+	e.Code, e.Since, e.Until = h.Code, h.Since, h.Until
+	e.Alone = h.Code == KeyClosed
+	e.Text = fmt.Sprintf("%s may not begin: %s", p.Effect, h.What)
+	if e.Alone {
+		e.Text += " is closed" + by(h.By)
+	} else {
+		e.Text += " is paused" + by(h.By)
+	}
+	if h.Reason != "" {
+		e.Text += ": " + h.Reason
 	}
 }
 

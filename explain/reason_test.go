@@ -116,6 +116,16 @@ func TestCauses(t *testing.T) {
 		{"no workers", in(facts(pending(statemachine.Inline)), func(f *Facts) { f.Workers = []Worker{} }), NoWorkers, false, "no worker answers", "start a worker"},
 		{"no worker is ready", in(facts(pending(statemachine.Queued)), func(f *Facts) { f.Workers[0].Ready, f.Workers[1].Ready = false, false }), NotReady, false, "2 workers answer, and none is ready", "pawl doctor"},
 		{"HISTORY is full", in(facts(pending(statemachine.Queued)), func(f *Facts) { f.Full = []FullStream{{"PAWL_HISTORY", "all", false}} }), StreamFull, false, "PAWL_HISTORY is full", "pawl doctor"},
+		{"its type is paused", in(facts(pending(statemachine.Queued)), func(f *Facts) {
+			f.Holds = map[string]Hold{"e1": {Code: EffectPaused, What: "effect model.chat", By: "ann", Reason: "the bill"}}
+		}), EffectPaused, false, "model.chat may not begin: effect model.chat is paused by ann: the bill", ""},
+		{"its state is paused", in(facts(pending(statemachine.Queued)), func(f *Facts) {
+			f.Holds = map[string]Hold{"e1": {Code: StatePaused, What: "state summarise of machine report"}}
+		}), StatePaused, false, "state summarise of machine report is paused", ""},
+		{"its key is closed", in(facts(pending(statemachine.Queued)), func(f *Facts) {
+			f.Holds = map[string]Hold{"e1": {Code: KeyClosed, What: `key "acme" of effect model.chat`, Until: later}}
+		}), KeyClosed, true, `key "acme" of effect model.chat is closed`, ""},
+		{"its type is limited", in(with(statemachine.Queued, Message{Place: Postponed, Due: later}), func(f *Facts) { f.Limits = map[string]string{"model.chat": "4 at once"} }), Limited, true, "limits of it are 4 at once", ""},
 		{"a command on its way", in(facts(pending(statemachine.Parked)), func(f *Facts) {
 			f.Told = []Message{{Place: InLine, Kind: "command", Name: "redrive", Stored: before}}
 		}), EventWaits, true, "a command redrive is stored and not applied yet", ""},

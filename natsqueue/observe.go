@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pawlrun/pawl/explain"
+	"github.com/pawlrun/pawl/flow"
 	"github.com/pawlrun/pawl/outbox"
 	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
@@ -35,7 +36,8 @@ func (q *Queue) Observe(ctx context.Context, f *explain.Facts) error {
 		if f.Record.Status.Ended() {
 			return nil
 		}
-		steps = append(steps, o.wakes, o.letters, func(ctx context.Context) error { return o.keys(ctx, q.Ledger) }, o.full)
+		steps = append(steps, o.wakes, o.letters, func(ctx context.Context) error { return o.keys(ctx, q.Ledger) }, o.full,
+			func(ctx context.Context) error { return o.holds(ctx, q.Flow) })
 	} else {
 		steps = append(steps, o.starts)
 	}
@@ -255,6 +257,32 @@ func (o *observation) keys(ctx context.Context, g *Ledger) error {
 			continue
 		}
 		o.facts.Keys[p.ID] = explain.KeyHolder{Run: page.Run, Effect: page.Effect, Done: page.State == "done"}
+	}
+	return nil
+}
+
+// holds finds what flow control keeps effects from beginning by.
+func (o *observation) holds(ctx context.Context, f *Flow) error {
+	notices, _, err := f.List(ctx) // closed keys may be too many to be read: then none is seen
+	if err != nil {
+		return err
+	}
+	codes := map[flow.Kind]explain.Code{flow.KindEffect: explain.EffectPaused, flow.KindState: explain.StatePaused, flow.KindKey: explain.KeyClosed}
+	board := &flow.Board{}
+	board.Replace(notices)
+	o.facts.Holds = map[string]explain.Hold{}
+	r := o.facts.Record
+	for _, p := range r.Pending {
+		if p.Place != statemachine.Queued && p.Place != statemachine.Inline {
+			continue
+		}
+		state := r.To
+		if i := slices.IndexFunc(r.Frames, func(f statemachine.Frame) bool { return f.ID == p.Frame }); i >= 0 {
+			state = r.Frames[i].State
+		}
+		if n, held := board.Why(p.Effect, p.Flow, r.Machine, state); held {
+			o.facts.Holds[p.ID] = explain.Hold{Code: codes[n.Kind], What: n.Subject().String(), By: n.By, Reason: n.Reason, Since: n.At, Until: n.Until}
+		}
 	}
 	return nil
 }

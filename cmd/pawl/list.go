@@ -12,16 +12,7 @@ import (
 
 	"github.com/pawlrun/pawl/api"
 	"github.com/pawlrun/pawl/internal/cli"
-	"github.com/pawlrun/pawl/queue"
-	"github.com/pawlrun/pawl/statemachine"
 )
-
-func statuses() []string {
-	return []string{
-		string(statemachine.StatusRunning), string(statemachine.StatusParked), string(statemachine.StatusPaused),
-		string(statemachine.StatusSucceeded), string(statemachine.StatusFailed), string(statemachine.StatusCancelled),
-	}
-}
 
 // sources are where a list may come from; "" is the index if somebody answers.
 func sources() []string { return []string{string(api.SourceHistory), string(api.SourceIndex)} }
@@ -35,7 +26,8 @@ type list struct {
 
 func (a *app) listCommand() *cobra.Command {
 	l := &list{app: a}
-	var status, since, until, from string
+	var which runSelection
+	var from string
 	var all bool
 	c := &cobra.Command{
 		Use:     "ls",
@@ -49,68 +41,35 @@ so. If no worker answers, the last record of every run of the fleet is read.`,
   pawl run ls --where customer=customer-17 --all -o json
   pawl run ls --from history --since 2026-10-30 --until 2026-10-31`,
 		Args: cli.Exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			q := &l.query
+			filter, err := which.filter(a)
 			switch {
-			case status != "" && !slices.Contains(statuses(), status):
-				return cli.UsageErrorf("it is one of "+strings.Join(statuses(), ", "), "--status %q is no status", status)
+			case err != nil:
+				return err
 			case from != "" && !slices.Contains(sources(), from):
 				return cli.UsageErrorf("it is one of "+strings.Join(sources(), ", "), "--from %q is no source", from)
-			case q.Machine != "" && !queue.IsName(q.Machine):
-				return cli.UsageErrorf("pawl machine ls", "--machine %q is no name of a machine", q.Machine)
-			case q.State != "" && !queue.IsName(q.State):
-				return cli.UsageErrorf("pawl machine show", "--state %q is no name of a state", q.State)
 			case l.limit < 0:
 				return cli.UsageErrorf("0 is all of them", "--limit is %d", l.limit)
 			case all && cmd.Flags().Changed("limit"):
 				return cli.UsageErrorf("leave one off", "--all and --limit are both given")
 			}
-			if q.Since, err = a.moment("since", since); err != nil {
-				return err
-			}
-			if q.Until, err = a.moment("until", until); err != nil {
-				return err
-			}
-			if !q.Until.IsZero() && !q.Since.Before(q.Until) {
-				return cli.UsageErrorf("nothing is between them", "--since %s is not before --until %s", since, until)
-			}
 			if all {
 				l.limit = 0
 			}
-			q.Status, q.Source = statemachine.Status(status), api.Source(from)
+			q.Machine, q.State, q.Status, q.Where = filter.Machine, filter.State, filter.Status, filter.Where
+			q.Since, q.Until, q.Source = filter.Since, filter.Until, api.Source(from)
 			return l.run(cmd.Context())
 		},
 	}
+	which.flags(a, c)
 	f := c.Flags()
-	f.StringVar(&l.query.Machine, "machine", "", "only runs of this machine")
-	f.StringVar(&l.query.State, "state", "", "only runs in this state")
-	f.StringVar(&status, "status", "", "only runs of this status: "+strings.Join(statuses(), ", "))
-	f.StringToStringVar(&l.query.Where, "where", nil, "only runs with this value of an index field: field=value")
-	f.StringVar(&since, "since", "", "only runs that moved at or after a point in time, "+cli.Moments)
-	f.StringVar(&until, "until", "", "only runs that moved before a point in time")
 	f.IntVar(&l.limit, "limit", 50, "at most so many; 0: all")
 	f.BoolVar(&all, "all", false, "all of them, as --limit 0")
 	f.StringVar(&from, "from", "", "where from: index, or history, which is complete and slow (default: the index if a worker answers)")
 	// A completion that cannot be registered is only not offered.
-	fixed := func(values []string) cobra.CompletionFunc {
-		return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
-	}
-	_ = c.RegisterFlagCompletionFunc("machine", a.completeMachine)
-	_ = c.RegisterFlagCompletionFunc("state", a.completeState)
-	_ = c.RegisterFlagCompletionFunc("status", fixed(statuses()))
-	_ = c.RegisterFlagCompletionFunc("from", fixed(sources()))
+	_ = c.RegisterFlagCompletionFunc("from", cobra.FixedCompletions(sources(), cobra.ShellCompDirectiveNoFileComp))
 	return c
-}
-
-// moment reads a flag that is a point in time.
-func (a *app) moment(flag, value string) (at time.Time, err error) {
-	if value == "" {
-		return at, nil
-	}
-	if at, err = cli.ParseMoment(a.Now(), value); err != nil {
-		return at, cli.UsageErrorf(cli.Moments, "--%s %w", flag, err)
-	}
-	return at, nil
 }
 
 func (l *list) run(ctx context.Context) error {

@@ -32,8 +32,7 @@ func (a *app) steerCommands() []*cobra.Command {
 	return []*cobra.Command{
 		a.steerCommand("cancel", api.RunsCancel, "End runs",
 			`End runs, wherever they are. Effects that are under way are not called back.`,
-			`  pawl run cancel report-4412 --reason 'ordered twice'
-  pawl run ls --status parked -o json | jq -r '.[].id' | xargs pawl run cancel`),
+			`  pawl run cancel report-4412 --reason 'ordered twice'`),
 		a.steerCommand("pause", api.RunsPause, "Hold runs",
 			`Hold runs: nothing new is performed until they are resumed.`,
 			`  pawl run pause report-4412 --reason 'the printer is being moved'`),
@@ -50,20 +49,37 @@ keys.`,
 
 func (a *app) steerCommand(name string, verb api.Verb, short, long, example string) *cobra.Command {
 	s := &steer{app: a, name: name, verb: verb}
+	m := &steerMany{steer: s}
 	c := &cobra.Command{
-		Use:   name + " <id>...",
+		Use:   name + " <id>... | --where <field=value> …",
 		Short: short,
 		Long: long + `
 
 Any worker is asked and says whether it is applied, accepted (stored, and carried
 out once), or a duplicate of a request with the same --id. With no worker alive
 it is stored all the same. Each run is told on its own: one that cannot be has
-a line on standard error, and the exit code is 1.`,
-		Example: example,
-		Args:    someRuns,
+a line on standard error, and the exit code is 1.
+
+Instead of by their ids, runs may be selected as run ls does: then the last record
+of every run is read, those that the command has nothing to do with are left out,
+and --plan shows what would be done. --reason is needed, and --yes for more than
+one; who did it and why is in the audit record first (dlq-replayer audit). With
+--canary a few are told first, and their outcome is waited for. Exit code 7:
+stopped by --canary or --stop-on-failure-ratio.`,
+		Example: example + "\n" + fmt.Sprintf("  pawl run %s --machine invoice --where customer=customer-17 --plan", name) +
+			"\n" + fmt.Sprintf("  pawl run %s --machine invoice --since 2h --reason INC-4412 --yes --canary 3 --rate 50", name),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if many, err := m.meant(cmd, args); many || err != nil {
+				return err
+			}
+			return someRuns(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("id") && s.id == "" {
 				return cli.UsageErrorf("leave it off to have an id made", "--id is empty")
+			}
+			if len(args) == 0 {
+				return m.run(cmd)
 			}
 			return s.run(cmd.Context(), args)
 		},
@@ -75,6 +91,7 @@ a line on standard error, and the exit code is 1.`,
 	if verb == api.RunsRetry {
 		f.StringVar(&s.effect, "effect", "", "id of the effect (default: all that were given up)")
 	}
+	m.flags(c)
 	return c
 }
 

@@ -41,6 +41,12 @@ func (b *Bulk) Flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&b.Reason, "reason", "", "why, for the record: needed, at most 2 KB")
 	f.StringVar(&b.By, "by", "", "who asks, recorded as unverified:<by> (default: the user of this machine)")
+	b.PaceFlags(c)
+}
+
+// PaceFlags adds those that say how many, and how fast.
+func (b *Bulk) PaceFlags(c *cobra.Command) {
+	f := c.Flags()
 	f.BoolVar(&b.Yes, "yes", false, "more than one may be changed")
 	f.Float64Var(&b.Options.Rate, "rate", 100, "at most so many a second; 0: as fast as it goes")
 	f.IntVar(&b.Options.Limit, "limit", 0, "at most so many; 0: all")

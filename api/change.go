@@ -216,13 +216,16 @@ func (s *Server) command(v Verb) func(context.Context, Caller, *CommandRequest) 
 		if q.Effect != "" && v != RunsRetry {
 			f.addf("effect is for a retry only")
 		}
+		if q.NoUndo && v != RunsCancel {
+			f.addf("no_undo is for a cancel only")
+		}
 		timeout := f.timeout(q.Timeout, usualWait)
 		if err := f.err(); err != nil {
 			return nil, err
 		}
 		told, err := s.tell(ctx, timeout, q.ID, name, statemachine.CommandEventID(q.RequestID), func(ctx context.Context) error {
 			return s.answers.Sender.Command(ctx, Command{
-				Run: q.ID, Kind: kind, ID: q.RequestID, Command: statemachine.Command{By: by, Reason: q.Reason, Effect: q.Effect},
+				Run: q.ID, Kind: kind, ID: q.RequestID, Command: statemachine.Command{By: by, Reason: q.Reason, Effect: q.Effect, NoUndo: q.NoUndo},
 			})
 		})
 		if told != nil {

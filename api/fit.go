@@ -18,7 +18,7 @@ const logTime = 3 * time.Second
 
 // runWithin is Run for an answer of bounded size. What does not fit is left
 // out, and the run is marked as truncated: first the beginnings of logs, then
-// the inputs of effects and the bodies of signals, then the data.
+// the inputs of effects and Undos and the bodies of signals, then the data.
 func (a *Answers) runWithin(ctx context.Context, id string, items int) (*Run, error) {
 	r, err := a.Log.Look(ctx, id)
 	if err != nil {
@@ -59,6 +59,9 @@ func fit(run *Run) (int, error) {
 			run.Truncated = true
 			for i := range run.Pending {
 				run.Pending[i].Input = nil
+			}
+			for i := range run.Undos {
+				run.Undos[i].Input = nil
 			}
 			for i := range run.Inbox {
 				run.Inbox[i].Body = nil

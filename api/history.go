@@ -19,9 +19,13 @@ type Revision struct {
 	At       time.Time           `json:"at"`
 	Effects  []Effect            `json:"effects"`         // that were asked for, or given another place
 	Error    *statemachine.Cause `json:"error,omitempty"` // why the run failed or was parked
-	Build    string              `json:"build"`
-	By       string              `json:"by,omitempty"` // the worker
-	Sequence uint64              `json:"sequence"`     // in the stream
+	// Ending is how the run ends once what is under way has an outcome, and what
+	// it did is undone.
+	Ending   *statemachine.Ending `json:"ending,omitempty"`
+	Undos    int                  `json:"undos,omitempty"` // how many effects are to be undone then
+	Build    string               `json:"build"`
+	By       string               `json:"by,omitempty"` // the worker
+	Sequence uint64               `json:"sequence"`     // in the stream
 	// Truncated is set if it has too many events and effects for an answer:
 	// then it has none.
 	Truncated bool `json:"truncated,omitempty"`
@@ -51,6 +55,7 @@ type Effect struct {
 	Place   statemachine.Place `json:"place"`
 	Try     int                `json:"try"`
 	RetryAt *time.Time         `json:"retry_at,omitempty"`
+	Undoes  string             `json:"undoes,omitempty"` // id of the effect that it takes back
 }
 
 // History yields the revisions of a run, oldest first. ErrNotFound is yielded
@@ -77,7 +82,7 @@ func (a *Answers) History(ctx context.Context, id string) iter.Seq2[*Revision, e
 // RevisionOf describes a record.
 func RevisionOf(r *statemachine.Stored) *Revision {
 	v := &Revision{
-		Revision: r.Rev, From: r.From, To: r.To, Status: r.Status, At: r.At, Error: r.Cause, Build: r.Build, By: r.By,
+		Revision: r.Rev, From: r.From, To: r.To, Status: r.Status, At: r.At, Error: r.Cause, Ending: r.Ending, Undos: len(r.Undos), Build: r.Build, By: r.By,
 		Sequence: r.Seq, Events: make([]Event, 0, len(r.Events)), Effects: []Effect{},
 	}
 	for i := range r.Events {
@@ -91,6 +96,7 @@ func RevisionOf(r *statemachine.Stored) *Revision {
 		if p := &r.Pending[i]; p.Rev == r.Rev {
 			v.Effects = append(v.Effects, Effect{
 				ID: p.ID, Effect: p.Effect, Key: p.IdempotencyKey(), Place: p.Place, Try: p.Try, RetryAt: p.RetryAt,
+				Undoes: p.Undoes,
 			})
 		}
 	}

@@ -27,13 +27,19 @@ type Run struct {
 	// {"$blob": hash, "size": bytes}.
 	Logs map[string]Items `json:"logs"`
 	// Counts is how many items each log has, given in Logs or not.
-	Counts  map[string]int    `json:"log_counts,omitempty"`
-	Pending []Pending         `json:"pending"`
-	Inbox   []Signal          `json:"inbox,omitempty"`
-	Index   map[string]string `json:"index,omitempty"`
-	Visits  map[string]int    `json:"visits,omitempty"` // of the states that can be entered again
-	Build   string            `json:"build,omitempty"`  // that made the last record
-	By      string            `json:"by,omitempty"`     // the worker that did
+	Counts  map[string]int `json:"log_counts,omitempty"`
+	Pending []Pending      `json:"pending"`
+	// Undos are what takes back what the run did, oldest first; it is performed
+	// in reverse order.
+	Undos []Undo `json:"undos,omitempty"`
+	// Ending is how the run ends once what is under way has an outcome, and what
+	// it did is undone; null if it does not end.
+	Ending *statemachine.Ending `json:"ending,omitempty"`
+	Inbox  []Signal             `json:"inbox,omitempty"`
+	Index  map[string]string    `json:"index,omitempty"`
+	Visits map[string]int       `json:"visits,omitempty"` // of the states that can be entered again
+	Build  string               `json:"build,omitempty"`  // that made the last record
+	By     string               `json:"by,omitempty"`     // the worker that did
 	// Removed is set once the run's records were archived or purged.
 	Removed *time.Time `json:"removed,omitempty"`
 	// Truncated is set if the whole is too large for an answer: then items of
@@ -54,8 +60,18 @@ type Pending struct {
 	Try     int                 `json:"try"`     // from 1, those that spent no attempt included
 	Since   time.Time           `json:"since"`   // it has its place
 	RetryAt *time.Time          `json:"retry_at,omitempty"`
-	Error   *statemachine.Cause `json:"error,omitempty"` // of the last attempt
-	Input   json.RawMessage     `json:"input,omitempty"` // over 8 KB: {"$blob": hash, "size": bytes}
+	Error   *statemachine.Cause `json:"error,omitempty"`  // of the last attempt
+	Input   json.RawMessage     `json:"input,omitempty"`  // over 8 KB: {"$blob": hash, "size": bytes}
+	Undoes  string              `json:"undoes,omitempty"` // id of the effect that it takes back
+}
+
+// Undo is an effect that takes back what the run did in a state.
+type Undo struct {
+	State  string          `json:"state"`
+	Effect string          `json:"effect"`
+	Key    string          `json:"key,omitempty"`   // business key
+	Of     string          `json:"of"`              // id of the effect that it takes back
+	Input  json.RawMessage `json:"input,omitempty"` // over 8 KB: {"$blob": hash, "size": bytes}
 }
 
 // Signal is one that nobody waited for yet.
@@ -93,14 +109,19 @@ func runOf(r *statemachine.Record) *Run {
 	run := &Run{
 		ID: r.Run, Machine: r.Machine, Version: r.Version, State: r.To, Status: r.Status, Revision: r.Rev,
 		Error: r.Cause, Started: r.Started, Updated: r.At, Data: r.Data, Index: r.Index, Build: r.Build, By: r.By,
-		Pending: make([]Pending, 0, len(r.Pending)),
+		Pending: make([]Pending, 0, len(r.Pending)), Ending: r.Ending,
 	}
 	for i := range r.Pending {
 		p := &r.Pending[i]
 		run.Pending = append(run.Pending, Pending{
 			ID: p.ID, Effect: p.Effect, Key: p.IdempotencyKey(), Place: p.Place, Attempt: p.Attempt, Try: p.Try,
 			Since: p.At, RetryAt: p.RetryAt, Error: p.Cause, Input: p.Input,
+			Undoes: p.Undoes,
 		})
+	}
+	for i := range r.Undos {
+		u := &r.Undos[i]
+		run.Undos = append(run.Undos, Undo{State: u.State, Effect: u.Effect, Key: u.Key, Of: u.Of, Input: u.Input})
 	}
 	for _, s := range r.Inbox {
 		run.Inbox = append(run.Inbox, Signal{ID: s.ID, Name: s.Name, At: s.At, Body: s.Body})

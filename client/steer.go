@@ -38,9 +38,12 @@ type CommandOptions struct {
 	By        string // who asks, recorded as "unverified:<By>"; with WithUser the user is, plain
 	Reason    string // why, at most 2 KB
 	Effect    string // Retry: id of the effect; default: all that were given up
+	NoUndo    bool   // Cancel: at once, and what the run did stays done
 }
 
-// Cancel ends a run. Effects that are under way are not called back.
+// Cancel ends a run. One with something to undo ends once what is under way has
+// an outcome, and what it did is undone; of others, effects that are under way
+// are not called back.
 // ErrConflict is returned if the run has ended already.
 func (c *Client) Cancel(ctx context.Context, run string, o CommandOptions) (Told, error) {
 	return c.command(ctx, api.RunsCancel, "cancel", run, o)
@@ -69,10 +72,13 @@ func (c *Client) command(ctx context.Context, v api.Verb, what, run string, o Co
 	if o.Effect != "" && v != api.RunsRetry {
 		return Told{}, invalid(op, errors.New("an effect is for Retry"))
 	}
+	if o.NoUndo && v != api.RunsCancel {
+		return Told{}, invalid(op, errors.New("NoUndo is for Cancel"))
+	}
 	if o.RequestID == "" {
 		o.RequestID = queue.NewID()
 	}
 	var t Told
-	r := api.CommandRequest{ID: run, RequestID: o.RequestID, By: o.By, Reason: o.Reason, Effect: o.Effect, Timeout: c.patience()}
+	r := api.CommandRequest{ID: run, RequestID: o.RequestID, By: o.By, Reason: o.Reason, Effect: o.Effect, NoUndo: o.NoUndo, Timeout: c.patience()}
 	return t, c.call(ctx, op, v, r, &t)
 }

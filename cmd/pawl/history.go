@@ -95,7 +95,11 @@ func from(r *api.Revision) string {
 func effects(r *api.Revision) string {
 	s := ""
 	for _, e := range r.Effects {
-		s += "  ⇒ " + e.Effect
+		s += "  ⇒ "
+		if e.Undoes != "" {
+			s += "undo "
+		}
+		s += e.Effect
 		if e.Place != statemachine.Inline {
 			s += " (" + string(e.Place) + ")"
 		}

@@ -71,6 +71,7 @@ func (a *app) printRun(r *api.Run) error {
 	field("State", r.State)
 	field("Status", string(r.Status))
 	field("Error", causeText(r.Error))
+	field("Ending", endingText(r.Ending))
 	field("Revision", fmt.Sprint(r.Revision))
 	field("Started", moment(now, r.Started))
 	field("Updated", moment(now, r.Updated))
@@ -84,6 +85,9 @@ func (a *app) printRun(r *api.Run) error {
 		return err
 	}
 	if err := a.printPending(r.Pending, now); err != nil {
+		return err
+	}
+	if err := a.printUndos(r); err != nil {
 		return err
 	}
 	for _, s := range r.Inbox {
@@ -120,6 +124,37 @@ func (a *app) printPending(pending []api.Pending, now time.Time) error {
 	}
 	_, err := t.End()
 	return err
+}
+
+// printUndos lists what is undone if the run fails or is cancelled, in the order
+// in which that happens.
+func (a *app) printUndos(r *api.Run) error {
+	if len(r.Undos) == 0 {
+		return nil
+	}
+	heading := "\nIs undone if it fails or is cancelled:\n"
+	if r.Ending != nil {
+		heading = "\nIs being undone:\n"
+	}
+	if _, err := io.WriteString(a.Stdout, heading); err != nil {
+		return err
+	}
+	t := a.PrintTable("STATE", "BY EFFECT", "KEY", "INPUT")
+	for _, u := range slices.Backward(r.Undos) {
+		if err := t.Row(u.State, u.Effect, u.Key, string(u.Input)); err != nil {
+			return err
+		}
+	}
+	_, err := t.End()
+	return err
+}
+
+// endingText says how a run is going to end.
+func endingText(e *statemachine.Ending) string {
+	if e == nil {
+		return ""
+	}
+	return fmt.Sprintf("it will be %s, once it is unwound: %s", e.Status, causeText(e.Cause))
 }
 
 // causeText is a cause on one line.

@@ -25,13 +25,16 @@ type steer struct {
 	by     string
 	id     string // of the request
 	effect string
+	noUndo bool
 }
 
 // steerCommands are cancel, pause, resume and retry.
 func (a *app) steerCommands() []*cobra.Command {
 	return []*cobra.Command{
 		a.steerCommand("cancel", api.RunsCancel, "End runs",
-			`End runs, wherever they are. Effects that are under way are not called back.`,
+			`End runs, wherever they are. A run that has something to undo ends once what is
+under way has an outcome, and what it did is undone, the last first. Of others,
+effects that are under way are not called back.`,
 			`  pawl run cancel report-4412 --reason 'ordered twice'`),
 		a.steerCommand("pause", api.RunsPause, "Hold runs",
 			`Hold runs: nothing new is performed until they are resumed.`,
@@ -90,6 +93,9 @@ stopped by --canary or --stop-on-failure-ratio.`,
 	f.StringVar(&s.id, "id", "", "id of the request: the same is applied once (default: one is made)")
 	if verb == api.RunsRetry {
 		f.StringVar(&s.effect, "effect", "", "id of the effect (default: all that were given up)")
+	}
+	if verb == api.RunsCancel {
+		f.BoolVar(&s.noUndo, "no-undo", false, "end the run at once; what it did stays done")
 	}
 	m.flags(c)
 	return c
@@ -152,7 +158,7 @@ func (s *steer) run(ctx context.Context, ids []string) error {
 }
 
 func (s *steer) tell(ctx context.Context, f *cli.Fleet, id string) (told api.Told, nobody, err error) {
-	q := api.CommandRequest{ID: id, RequestID: s.id, By: s.by, Reason: s.reason, Effect: s.effect, Timeout: s.patience()}
+	q := api.CommandRequest{ID: id, RequestID: s.id, By: s.by, Reason: s.reason, Effect: s.effect, NoUndo: s.noUndo, Timeout: s.patience()}
 	alone := q
 	alone.Timeout = new(statemachine.Duration)
 	nobody, err = s.change(ctx, f, s.verb, q, alone, &told)

@@ -171,7 +171,7 @@ func rowOf(r *statemachine.Record) *steerRun {
 func (m *steerMany) may(r *statemachine.Record) bool {
 	switch m.verb {
 	case api.RunsCancel:
-		return !r.Status.Ended() && r.Ending == nil
+		return !r.Status.Ended() && (r.Ending == nil || m.noUndo)
 	case api.RunsPause:
 		return r.Status == statemachine.StatusRunning || r.Status == statemachine.StatusParked
 	case api.RunsResume:
@@ -184,7 +184,7 @@ func (m *steerMany) may(r *statemachine.Record) bool {
 func (m *steerMany) one(ctx context.Context, f *cli.Fleet, id string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	q := api.CommandRequest{ID: id, RequestID: m.id, By: m.by, Reason: m.reason, Timeout: new(statemachine.Duration)}
+	q := api.CommandRequest{ID: id, RequestID: m.id, By: m.by, Reason: m.reason, NoUndo: m.noUndo, Timeout: new(statemachine.Duration)}
 	var told api.Told
 	nobody, err := m.change(ctx, f, m.verb, q, q, &told)
 	if nobody != nil {

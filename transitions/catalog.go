@@ -26,6 +26,7 @@ func Catalog(c Config) (*statemachine.Catalog, error) {
 	files := folder(c.FileDir)
 	mail := &postOffice{book: &book{dir: files, name: outboxFile}, out: c.Out}
 	books := ledger{book: &book{dir: files, name: ledgerFile}}
+	travel := agency{bookings: &book{dir: files, name: bookingsFile}, cancellations: &book{dir: files, name: cancellationsFile}}
 	local, remote := statemachine.Policy{Timeout: localTimeout}, statemachine.Policy{Timeout: c.HTTPTimeout}
 
 	catalog := new(statemachine.Catalog)
@@ -37,12 +38,14 @@ func Catalog(c Config) (*statemachine.Catalog, error) {
 	ship(catalog, c, textSummarise, summarise, local)
 	ship(catalog, c, invoiceTotals, extractTotals, local)
 	ship(catalog, c, ledgerPost, books.post, local)
+	ship(catalog, c, travelBook, travel.book, local)
+	ship(catalog, c, travelCancel, travel.cancel, local)
 	ship(catalog, c, emailSend, mail.send, local)
 	for _, name := range sortedKeys(c.Bound) {
 		b := c.Bound[name]
 		statemachine.HandleRaw(catalog, name, bound(b), statemachine.Policy{Timeout: b.Timeout})
 	}
-	catalog.Add(report(), invoice(), kitchensink(catalog.Effects()))
+	catalog.Add(report(), invoice(), trip(), kitchensink(catalog.Effects()))
 	return catalog, catalog.Check()
 }
 

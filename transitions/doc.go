@@ -1,7 +1,7 @@
 // Package transitions is the catalogue this fleet ships: machines and the
 // handlers of their effects; the one folder a fleet's owner edits.
 //
-// A machine file (report.go, invoice.go, kitchensink.go) holds the data of a
+// A machine file (report.go, invoice.go, trip.go, kitchensink.go) holds the data of a
 // machine, its states and its pure callbacks. A handler file holds what touches
 // the world. Three rules keep a run safe:
 //
@@ -15,6 +15,6 @@
 //
 // The shipped effects really act, but locally: documents are read from the
 // input, from allowed hosts or from files, and what a company would send to a
-// ledger or to a mail provider is appended to a file. Binding a name to a URL
+// ledger, to a mail provider or to a travel agency is appended to a file. Binding a name to a URL
 // in the configuration replaces the shipped handler by an HTTP service.
 package transitions

@@ -14,6 +14,8 @@ const (
 	textSummarise statemachine.Effect[text, summary]                    = "text.summarise"
 	invoiceTotals statemachine.Effect[bill, totals]                     = "invoice.totals"
 	ledgerPost    statemachine.Effect[posting, posted]                  = "ledger.post"
+	travelBook    statemachine.Effect[order, booking]                   = "travel.book"
+	travelCancel  statemachine.Effect[cancellation, cancelled]          = "travel.cancel"
 	emailSend     statemachine.Effect[letter, receipt]                  = "email.send"
 	httpPost      statemachine.Effect[post, json.RawMessage]            = "http.post"
 	fileAppend    statemachine.Effect[json.RawMessage, json.RawMessage] = "file.append"

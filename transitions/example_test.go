@@ -26,5 +26,6 @@ func ExampleCatalog() {
 	// invoice 1
 	// kitchensink 1
 	// report 1
-	// crm.update doc.fetch email.send file.append http.post invoice.totals ledger.post log noop text.summarise
+	// trip 1
+	// crm.update doc.fetch email.send file.append http.post invoice.totals ledger.post log noop text.summarise travel.book travel.cancel
 }

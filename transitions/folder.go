@@ -16,8 +16,10 @@ import (
 
 // Files of the shipped providers, below the folder.
 const (
-	ledgerFile = "ledger.jsonl"
-	outboxFile = "outbox.jsonl"
+	ledgerFile        = "ledger.jsonl"
+	outboxFile        = "outbox.jsonl"
+	bookingsFile      = "bookings.jsonl"
+	cancellationsFile = "cancellations.jsonl"
 )
 
 // folder is the one place of the file system that the handlers may touch. A

@@ -95,6 +95,46 @@ func TestReportOfALargeDocument(t *testing.T) {
 	}
 }
 
+// A trip that cannot be booked as a whole is not booked at all: what was booked
+// is cancelled, the last first, under keys that the agency honours.
+func TestTrip(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, input string
+		status      statemachine.Status
+		path        []string
+		message     string
+		cancelled   []string
+	}{
+		{"booked", `{"traveller":"customer-17","to":"Gdynia","nights":3,"budget":"660.00"}`, statemachine.StatusSucceeded,
+			[]string{"flight", "hotel", "car", "booked"}, "", nil},
+		{"too dear", `{"traveller":"customer-17","to":"Gdynia","nights":3,"budget":"659.99"}`, statemachine.StatusFailed,
+			[]string{"flight", "hotel", "car", "too_dear"}, "the trip costs 660.00, and the budget is 659.99", []string{"booking-000003", "booking-000002", "booking-000001"}},
+		{"no car", `{"traveller":"customer-17","to":"Gdynia","nights":15,"budget":"9999.00"}`, statemachine.StatusFailed,
+			[]string{"flight", "hotel", "car", "not_to_be_had"}, "there is no car in Gdynia for 15 nights", []string{"booking-000002", "booking-000001"}},
+		{"no hotel", `{"traveller":"customer-17","to":"Gdynia","nights":29,"budget":"9999.00"}`, statemachine.StatusFailed,
+			[]string{"flight", "hotel", "not_to_be_had"}, "there is no hotel in Gdynia for 29 nights", []string{"booking-000001"}},
+	} {
+		dir := t.TempDir()
+		r := run(t, Config{FileDir: dir}, "trip", tt.input)
+		var got tripData
+		r.Data(&got)
+		if r.Status() != tt.status || !cmp.Equal(r.Path(), tt.path) || r.Cause().Message != tt.message || !cmp.Equal(got.Cancelled, tt.cancelled) {
+			t.Errorf("%s: the run is %s by %v (%+v), cancelled were %v; want %s by %v (%s), %v", tt.name, r.Status(), r.Path(), r.Cause(), got.Cancelled, tt.status, tt.path, tt.message, tt.cancelled)
+		}
+	}
+	for input, want := range map[string]string{
+		`{"to":"Gdynia","nights":0,"budget":"0"}`:                              "traveller: 1 to 256 bytes are needed",
+		`{"traveller":"a","to":"b","nights":366,"budget":"1"}`:                 "nights: 1 to 365 are possible, not 366",
+		`{"traveller":"a","to":"b","nights":1,"budget":"1","cancelled":["x"]}`: "are results: they cannot be given",
+	} {
+		err := pawltest.Refused(t, shipped(t, Config{}), json.RawMessage(input), pawltest.Machine("trip", 0))
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", input, err, want)
+		}
+	}
+}
+
 // Two runs about one invoice post it once and send one e-mail: their keys name
 // the invoice, and the providers honour them.
 func TestInvoiceOnce(t *testing.T) {
@@ -250,7 +290,7 @@ func TestCatalog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"crm.update", "doc.fetch", "email.send", "file.append", "http.post", "invoice.totals", "ledger.post", "log", "noop", "text.summarise"}
+	want := []string{"crm.update", "doc.fetch", "email.send", "file.append", "http.post", "invoice.totals", "ledger.post", "log", "noop", "text.summarise", "travel.book", "travel.cancel"}
 	if diff := cmp.Diff(want, catalog.Effects()); diff != "" {
 		t.Errorf("the effects differ (-want +got):\n%s", diff)
 	}

@@ -199,8 +199,8 @@ func TestMachines(t *testing.T) {
 		t.Errorf("pawl machine graph report = %+v", got)
 	}
 	for args, want := range map[string]string{
-		"machine graph":                   "invoice\nkitchensink\nreport\n",
-		"run ls --machine":                "invoice\nkitchensink\nreport\n",
+		"machine graph":                   "invoice\nkitchensink\nreport\ntrip\n",
+		"run ls --machine":                "invoice\nkitchensink\nreport\ntrip\n",
 		"run ls --status":                 "running\nparked\npaused\n",
 		"run ls --from":                   "history\nindex\n",
 		"run ls --machine report --state": "",

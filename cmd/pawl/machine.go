@@ -198,7 +198,7 @@ func (a *app) machineRows() ([]machineRow, error) {
 		row := machineRow{Name: d.Name, Version: d.Version, Hash: d.Hash}
 		for _, s := range d.States() {
 			row.States = append(row.States, s.Name)
-			row.Effects = append(row.Effects, s.Effects...)
+			row.Effects = append(append(row.Effects, s.Effects...), s.Undo...)
 		}
 		slices.Sort(row.Effects)
 		row.Effects = slices.Compact(row.Effects)

@@ -133,6 +133,7 @@ type Answers struct {
 	Registry Registry
 	Counts   Counts
 	Streams  Streams
+	Flow     Flow
 	// Observers see what explains a run, beside its record and letters.
 	Observers []Observer
 }

@@ -115,6 +115,9 @@ func NewServer(a *Answers, o ServerOptions) *Server {
 		LettersList:  {reads, maxRequest, on(timed(s, s.listLetters))},
 		LettersGet:   {reads, maxRequest, on(timed(s, s.getLetter))},
 		StreamsGet:   {reads, maxRequest, on(timed(s, s.listStreams))},
+		FlowGet:      {reads, maxRequest, on(timed(s, s.listFlow))},
+		FlowHold:     {changes, maxRequest, on(s.hold(true))},
+		FlowRelease:  {changes, maxRequest, on(s.hold(false))},
 		BlobsGet:     {reads, maxRequest, on(timed(s, s.getBlob))},
 	}
 	return s

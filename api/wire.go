@@ -17,7 +17,7 @@ type Role string
 const (
 	RoleView    Role = "view"    // reads
 	RoleProduce Role = "produce" // starts runs and signals to them
-	RoleOperate Role = "operate" // cancels, pauses, resumes and retries them
+	RoleOperate Role = "operate" // cancels, pauses, resumes and retries them, and holds effects up
 )
 
 // Verb is what is asked for: <noun>.<verb>, the end of its subject.
@@ -42,13 +42,16 @@ const (
 	LettersGet   Verb = "letters.get"   // LetterQuery → Letter
 	StreamsGet   Verb = "streams.get"   // nothing → StreamList
 	BlobsGet     Verb = "blobs.get"     // BlobQuery → BlobPiece
+	FlowGet      Verb = "flow.get"      // nothing → FlowList
+	FlowHold     Verb = "flow.hold"     // FlowRequest → flow.Notice
+	FlowRelease  Verb = "flow.release"  // FlowRequest → flow.Notice
 )
 
 // Verbs lists the verbs.
 func Verbs() []Verb {
 	return []Verb{
 		RunsGet, RunsList, RunsHistory, RunsWait, RunsExplain, RunsStart, RunsSignal, RunsCancel, RunsPause, RunsResume, RunsRetry,
-		MachinesList, MachinesGet, LettersList, LettersGet, StreamsGet, BlobsGet,
+		MachinesList, MachinesGet, LettersList, LettersGet, StreamsGet, BlobsGet, FlowGet, FlowHold, FlowRelease,
 	}
 }
 
@@ -57,7 +60,7 @@ func (v Verb) Role() Role {
 	switch v {
 	case RunsStart, RunsSignal:
 		return RoleProduce
-	case RunsCancel, RunsPause, RunsResume, RunsRetry:
+	case RunsCancel, RunsPause, RunsResume, RunsRetry, FlowHold, FlowRelease:
 		return RoleOperate
 	}
 	return RoleView

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pawlrun/pawl/api"
 	"github.com/pawlrun/pawl/flow"
 	"github.com/pawlrun/pawl/worker"
 )
@@ -21,7 +22,10 @@ type Flow struct {
 	board flow.Board
 }
 
-var _ worker.Flow = (*Flow)(nil)
+var (
+	_ worker.Flow = (*Flow)(nil)
+	_ api.Flow    = (*Flow)(nil)
+)
 
 const (
 	flowEvery = 30 * time.Second // between two reads of all notices, lest one was not heard
@@ -52,6 +56,32 @@ func (f *Flow) Post(ctx context.Context, n flow.Notice) error {
 	}
 	f.board.Apply(n)
 	return nil
+}
+
+// Hold implements api.Flow: what nobody has is no more than a slip of the pen.
+// The states of a machine are known to its workers alone.
+func (f *Flow) Hold(ctx context.Context, n flow.Notice) error {
+	if err := n.Check(); err != nil {
+		return err
+	}
+	if n.Kind != flow.KindState {
+		err := f.checkConsumer(ctx, EffectConsumer(n.Effect))
+		if errors.Is(err, ErrMissing) {
+			return fmt.Errorf("effect type %s: %w", n.Effect, api.ErrNotFound)
+		}
+		if err != nil {
+			return err
+		}
+		return f.Post(ctx, n)
+	}
+	m, err := f.lead(ctx, streamMachines, map[string]any{"last_by_subj": f.subj.versions(n.Machine)})
+	if err != nil {
+		return fmt.Errorf("look up machine %s: %w", n.Machine, err)
+	}
+	if m == nil {
+		return fmt.Errorf("machine %s: %w", n.Machine, api.ErrNotFound)
+	}
+	return f.Post(ctx, n)
 }
 
 // List reads all notices: what is held up, and what was until an operator let

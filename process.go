@@ -103,6 +103,7 @@ func Open(ctx context.Context, cfg Config, catalog *statemachine.Catalog, opts .
 	if o.logger == nil {
 		o.logger = NewLogger(os.Stderr, cfg)
 	}
+	catalog = catalog.With(policies(cfg.Effects.Policies))
 	if err := catalog.Check(); err != nil {
 		return nil, err
 	}
@@ -328,6 +329,18 @@ func (p *Process) connectNATS(ctx context.Context) (err error) {
 	}
 	p.closers = append(p.closers, closer{"queue", p.queue.Close})
 	return p.await(ctx, "nats", p.queue.Flow.Sync)
+}
+
+// policies are what the configuration says of effect types, for a catalogue.
+func policies(of map[string]config.Policy) map[string]statemachine.Policy {
+	all := make(map[string]statemachine.Policy, len(of))
+	for effect, p := range of {
+		all[effect] = statemachine.Policy{
+			Attempts: p.Attempts, Timeout: p.Timeout, Queued: p.Queued, InDoubt: statemachine.InDoubt(p.InDoubt),
+			Waits: statemachine.Waits{First: p.Initial, Factor: p.Factor, Max: p.Max},
+		}
+	}
+	return all
 }
 
 // Topology is what a fleet with this configuration and catalogue needs in

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -32,6 +33,11 @@ type page struct {
 	Result json.RawMessage `json:"result,omitempty"` // as it is, if JSON keeps it byte for byte
 	Bytes  []byte          `json:"bytes,omitempty"`  // otherwise
 	Blob   string          `json:"blob,omitempty"`   // its hash, if it is too large for an entry
+
+	Try     int       `json:"try,omitempty"`
+	By      string    `json:"by,omitempty"`
+	Until   time.Time `json:"until,omitzero"`
+	Crashes int       `json:"crashes,omitempty"`
 }
 
 const (
@@ -78,9 +84,9 @@ func (g *Ledger) Claim(ctx context.Context, key string, e worker.LedgerEntry) (w
 }
 
 // Settle implements worker.Ledger.
-func (g *Ledger) Settle(ctx context.Context, key string, seq uint64, e worker.LedgerEntry) (bool, error) {
-	fail := func(err error) (bool, error) {
-		return false, fmt.Errorf("settle key %s: %w", quoted(key), err)
+func (g *Ledger) Settle(ctx context.Context, key string, seq uint64, e worker.LedgerEntry) (uint64, error) {
+	fail := func(err error) (uint64, error) {
+		return 0, fmt.Errorf("settle key %s: %w", quoted(key), err)
 	}
 	p, err := g.page(ctx, key, e)
 	if err != nil {
@@ -92,7 +98,7 @@ func (g *Ledger) Settle(ctx context.Context, key string, seq uint64, e worker.Le
 	}
 	a := g.send(ctx, []*nats.Msg{msg})[0]
 	if a.verdict == stored {
-		return true, nil
+		return a.seq, nil
 	}
 	if a.verdict != refused {
 		return fail(a.err())
@@ -102,18 +108,43 @@ func (g *Ledger) Settle(ctx context.Context, key string, seq uint64, e worker.Le
 	if err != nil {
 		return fail(err)
 	}
-	return at > seq && found.same(p), nil
+	if at > seq && found.same(p) {
+		return at, nil
+	}
+	return 0, nil
+}
+
+// clearedFor is how long an entry that is cleared still says so, to whoever is
+// late.
+const clearedFor = time.Minute
+
+// Clear implements worker.Ledger. The entry is not purged: that is the right of
+// few.
+func (g *Ledger) Clear(ctx context.Context, key string) error {
+	msg, err := g.message(page{Key: key, State: string(worker.LedgerCleared)}, 0)
+	if err == nil {
+		delete(msg.Header, headerExpected)
+		msg.Header[headerTTL] = []string{ttl(clearedFor)}
+		if a := g.send(ctx, []*nats.Msg{msg})[0]; a.verdict != stored {
+			err = a.err()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("clear key %s: %w", quoted(key), err)
+	}
+	return nil
 }
 
 func (p page) same(q page) bool {
 	return p.Run == q.Run && p.Effect == q.Effect && p.Print == q.Print && p.State == q.State &&
-		bytes.Equal(p.Result, q.Result) && bytes.Equal(p.Bytes, q.Bytes) && p.Blob == q.Blob
+		bytes.Equal(p.Result, q.Result) && bytes.Equal(p.Bytes, q.Bytes) && p.Blob == q.Blob &&
+		p.Try == q.Try && p.By == q.By && p.Until.Equal(q.Until) && p.Crashes == q.Crashes
 }
 
 // page makes the page of an entry. A result that is too large for it is stored
 // first.
 func (g *Ledger) page(ctx context.Context, key string, e worker.LedgerEntry) (page, error) {
-	p := page{Key: key, Run: e.Run, Effect: e.Effect, Print: e.Print, State: e.State}
+	p := page{Key: key, Run: e.Run, Effect: e.Effect, Print: e.Print, State: string(e.State), Try: e.Try, By: e.By, Until: e.Until, Crashes: e.Crashes}
 	switch {
 	case key == "":
 		return p, errors.New("the key is empty")
@@ -143,7 +174,7 @@ func resultHash(result []byte) string {
 
 // entry is what a page says.
 func (g *Ledger) entry(ctx context.Context, p page) (worker.LedgerEntry, error) {
-	e := worker.LedgerEntry{Run: p.Run, Effect: p.Effect, Print: p.Print, State: p.State}
+	e := worker.LedgerEntry{Run: p.Run, Effect: p.Effect, Print: p.Print, State: worker.LedgerState(p.State), Try: p.Try, By: p.By, Until: p.Until, Crashes: p.Crashes}
 	switch {
 	case p.Blob != "":
 		data, err := g.getBlob(ctx, ledgerPart(p.Key), p.Blob)

@@ -99,17 +99,17 @@ func TestLedger(t *testing.T) {
 			if got, at, err := g.Claim(t.Context(), key, theirs); err != nil || got.Run != "r1" || at != seq {
 				t.Errorf("claim %q after another = %+v, %d, %v", key, got, at, err)
 			}
-			if ok, err := g.Settle(t.Context(), key, seq+1, theirs); ok || err != nil {
-				t.Errorf("settle %q with a wrong sequence = %v, %v", key, ok, err)
+			if at, err := g.Settle(t.Context(), key, seq+1, theirs); at != 0 || err != nil {
+				t.Errorf("settle %q with a wrong sequence = %v, %v", key, at, err)
 			}
 			mine.State, mine.Result = "done", []byte(`{"id":1}`)
 			for range 2 { // again: it is mine
-				if ok, err := g.Settle(t.Context(), key, seq, mine); !ok || err != nil {
-					t.Errorf("settle %q = %v, %v", key, ok, err)
+				if at, err := g.Settle(t.Context(), key, seq, mine); at == 0 || err != nil {
+					t.Errorf("settle %q = %v, %v", key, at, err)
 				}
 			}
-			if ok, err := g.Settle(t.Context(), key, seq, theirs); ok || err != nil {
-				t.Errorf("settle %q after another = %v, %v", key, ok, err)
+			if at, err := g.Settle(t.Context(), key, seq, theirs); at != 0 || err != nil {
+				t.Errorf("settle %q after another = %v, %v", key, at, err)
 			}
 			got, at, err := g.Claim(t.Context(), key, theirs)
 			if err != nil || got.State != "done" || string(got.Result) != `{"id":1}` || at <= seq {
@@ -153,15 +153,15 @@ func TestLedgerHoldsLargeResults(t *testing.T) {
 						t.Fatal(err)
 					}
 					for range 2 { // again: it is mine
-						if ok, err := g.Settle(t.Context(), key, seq, done); !ok || err != nil {
-							t.Fatalf("settle %s = %v, %v", key, ok, err)
+						if at, err := g.Settle(t.Context(), key, seq, done); at == 0 || err != nil {
+							t.Fatalf("settle %s = %v, %v", key, at, err)
 						}
 					}
 					other := done
 					other.Result = append(bytes.Clone(result), 'x')[:min(len(result)+1, mostResult)]
 					if len(result) < mostResult {
-						if ok, err := g.Settle(t.Context(), key, seq, other); ok || err != nil {
-							t.Errorf("settle %s with another result = %v, %v", key, ok, err)
+						if at, err := g.Settle(t.Context(), key, seq, other); at != 0 || err != nil {
+							t.Errorf("settle %s with another result = %v, %v", key, at, err)
 						}
 					}
 				} else if got, _, err := g.Claim(t.Context(), key, done); err != nil || !bytes.Equal(got.Result, result) {

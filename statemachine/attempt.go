@@ -42,7 +42,8 @@ func AttemptOf(ctx context.Context) (Attempt, bool) {
 //	                          and that of a 429 or 503 by the whole fleet
 //	422                       the key was used for something else: terminal, key_conflict
 //	other 3xx and 4xx         terminal, <family>_3xx and <family>_4xx
-//	5xx and the rest          err: a failed attempt
+//	502, 504                  err: a failed attempt, but what is behind may have performed it
+//	other 5xx and the rest    err: a failed attempt
 func Answered(code int, family string, after time.Duration, err error) error {
 	switch {
 	case code >= 200 && code < 300:
@@ -52,7 +53,9 @@ func Answered(code int, family string, after time.Duration, err error) error {
 	case code == 408, code == 409, code == 425:
 		return Later(after, err)
 	case code == 422:
-		return Terminal("key_conflict", err)
+		return Terminal(ClassKeyConflict, err)
+	case code == 502, code == 504:
+		return Unsure(err)
 	case code >= 300 && code < 500:
 		return Terminal(fmt.Sprintf("%s_%dxx", family, code/100), err)
 	}

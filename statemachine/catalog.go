@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 )
 
 // Catalog is what a fleet can do: machines, and handlers for their effects. It
@@ -25,13 +24,8 @@ type Handler struct {
 	// Call is given the idempotency key and the input with all references
 	// resolved, and returns the result as JSON.
 	Call func(ctx context.Context, key string, input json.RawMessage) (json.RawMessage, error)
-}
-
-// Policy says how the attempts of an effect type go.
-type Policy struct {
-	Timeout  time.Duration // of one attempt; 0: 30 s
-	Attempts int           // before it is given up; 0: 5
-	Queued   bool          // never inline
+	// Verify finds out what came of a call; nil if nothing can. See Verifier.
+	Verify func(ctx context.Context, key string, input json.RawMessage) (json.RawMessage, error)
 }
 
 // Add adds machines and returns the catalog. Faults are reported by Check.
@@ -119,6 +113,30 @@ func HandleRaw(c *Catalog, effect string, f func(ctx context.Context, key string
 	c.handlers[effect] = h
 }
 
+// Verifier declares how the outcome of an effect that is in doubt is found
+// out: the function is given the key and the input of the call, and returns
+// the result that the call had, ErrNotDone if it came to nothing and cannot
+// any more, or another error if that cannot be told. It changes nothing in the
+// world. The handler is declared before.
+func Verifier[In, Out any](c *Catalog, effect Effect[In, Out], f func(ctx context.Context, key string, in In) (Out, error)) {
+	VerifierRaw(c, string(effect), rawHandler(f))
+}
+
+// VerifierRaw is Verifier for an effect type that is known by name only.
+func VerifierRaw(c *Catalog, effect string, f func(ctx context.Context, key string, input json.RawMessage) (json.RawMessage, error)) {
+	h := c.handlers[effect]
+	switch {
+	case h == nil:
+		c.faults = append(c.faults, fmt.Errorf("effect %q: has a verifier, but no handler before it", effect))
+	case f == nil:
+		c.faults = append(c.faults, fmt.Errorf("effect %q: the verifier is nil", effect))
+	case h.Verify != nil:
+		c.faults = append(c.faults, fmt.Errorf("effect %q: has two verifiers", effect))
+	default:
+		h.Verify = f
+	}
+}
+
 // Handler returns what performs an effect type.
 func (c *Catalog) Handler(effect string) (*Handler, bool) {
 	h, ok := c.handlers[effect]
@@ -140,6 +158,9 @@ func (c *Catalog) Effects() []string {
 // catalog that has any.
 func (c *Catalog) Check() error {
 	faults := slices.Clone(c.faults)
+	for _, e := range c.Effects() {
+		faults = append(faults, c.handlers[e].Policy.check(e, c.handlers[e])...)
+	}
 	for _, d := range c.defs {
 		faults = append(faults, d.faults...)
 		faults = append(faults, c.missing(d)...)

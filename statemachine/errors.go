@@ -22,6 +22,9 @@ const (
 	ClassTooLarge      = "too_large"      // a limit on sizes, see LimitError
 	ClassCancelled     = "cancelled"      // a person cancelled the run
 	ClassPaused        = "paused"         // a person paused it
+	ClassInDoubt       = "in_doubt"       // a try began, and nobody knows what came of it
+	ClassCrash         = "crash"          // workers die while they perform it
+	ClassKeyConflict   = "key_conflict"   // a business key stands for something else
 )
 
 // ErrFormat is returned by Decode; the run must be left alone.
@@ -53,6 +56,7 @@ type handlerError struct {
 	after    time.Duration
 	timed    bool // after was given
 	throttle bool // everything with its flow key is to wait
+	unsure   bool // it may have been performed all the same
 	err      error
 }
 
@@ -106,6 +110,13 @@ func Untried(class string, err error) error {
 	return &handlerError{class: class, untried: true, err: orClass(err, class)}
 }
 
+// Unsure says of an error that the effect may have been performed all the
+// same: what was asked for may have arrived, though no answer did. It matters to
+// effects that are not simply repeated when in doubt.
+func Unsure(err error) error {
+	return &handlerError{unsure: true, err: orClass(err, ClassError)}
+}
+
 // orClass stands in for a nil error, so that no failure turns into a success.
 func orClass(err error, class string) error {
 	if err == nil {
@@ -152,6 +163,11 @@ func IsLater(err error) bool {
 func IsUntried(err error) bool {
 	h := find(err, (*handlerError).decides)
 	return h != nil && h.untried
+}
+
+// IsUnsure reports whether the effect may have been performed all the same.
+func IsUnsure(err error) bool {
+	return find(err, func(h *handlerError) bool { return h.unsure }) != nil
 }
 
 // RetryAfterOf returns the wait that the error asks for.

@@ -34,6 +34,9 @@ func Catalog(c Config) (*statemachine.Catalog, error) {
 	ship(catalog, c, logEffect, writeLog(c.Logger), local)
 	ship(catalog, c, fileAppend, files.append, local)
 	ship(catalog, c, httpPost, web.httpPost, remote)
+	if _, taken := c.Bound[httpPost.Name()]; !taken {
+		statemachine.Verifier(catalog, httpPost, web.verifyPost)
+	}
 	ship(catalog, c, docFetch, library{web: web, files: files}.fetch, remote)
 	ship(catalog, c, textSummarise, summarise, local)
 	ship(catalog, c, invoiceTotals, extractTotals, local)
@@ -44,6 +47,9 @@ func Catalog(c Config) (*statemachine.Catalog, error) {
 	for _, name := range sortedKeys(c.Bound) {
 		b := c.Bound[name]
 		statemachine.HandleRaw(catalog, name, bound(b), statemachine.Policy{Timeout: b.Timeout})
+		if b.Verify != "" {
+			statemachine.VerifierRaw(catalog, name, verifyBound(b))
+		}
 	}
 	catalog.Add(report(), invoice(), trip(), kitchensink(catalog.Effects()))
 	return catalog, catalog.Check()

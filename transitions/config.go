@@ -49,6 +49,7 @@ type Bound struct {
 	URL     string        // http or https
 	Timeout time.Duration // of one attempt; default: Config.HTTPTimeout
 	Method  string        // POST (default), PUT or PATCH
+	Verify  string        // URL that tells what came of a call, asked with GET and the key; "": none
 }
 
 // effectName is the grammar of effect types.
@@ -102,6 +103,9 @@ func (b Bound) validate(name string) error {
 	}
 	if u, err := url.Parse(b.URL); b.Call == nil && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
 		faults = append(faults, fmt.Errorf("bound effect %s: url %q is not an http or https URL with a host", name, b.URL))
+	}
+	if u, err := url.Parse(b.Verify); b.Verify != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+		faults = append(faults, fmt.Errorf("bound effect %s: verify %q is not an http or https URL with a host", name, b.Verify))
 	}
 	if !slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch}, b.Method) {
 		faults = append(faults, fmt.Errorf("bound effect %s: method %q is not POST, PUT or PATCH", name, b.Method))

@@ -94,7 +94,7 @@ func (c *caller) do(ctx context.Context, r call) (body []byte, mediaType string,
 		return nil, "", err
 	}
 	if err != nil {
-		return nil, "", fmt.Errorf("%s: read the response: %w", where, err)
+		return nil, "", statemachine.Unsure(fmt.Errorf("%s: read the response: %w", where, err))
 	}
 	if len(body) > r.limit {
 		return nil, "", statemachine.Terminal("response_too_large",
@@ -112,7 +112,11 @@ func unreached(where string, err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
-	return fmt.Errorf("%s: %w", where, err)
+	failure := fmt.Errorf("%s: %w", where, err)
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		return failure // nothing was sent
+	}
+	return statemachine.Unsure(failure)
 }
 
 // judge says what a response means for the attempt; see [statemachine.Answered].

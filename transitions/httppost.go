@@ -3,6 +3,7 @@ package transitions
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/textproto"
@@ -17,6 +18,7 @@ type post struct {
 	URL     string            `json:"url"`
 	Body    json.RawMessage   `json:"body,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
+	Verify  string            `json:"verify,omitempty"` // URL that tells what came of a call, see caller.outcome
 }
 
 // reserved reports whether a header is set by the caller or belongs to the
@@ -45,6 +47,35 @@ func (c *caller) httpPost(ctx context.Context, key string, p post) (json.RawMess
 	return statemachine.AsResult(body), nil
 }
 
+// verifyPost finds out what came of a call of http.post.
+func (c *caller) verifyPost(ctx context.Context, key string, p post) (json.RawMessage, error) {
+	header, err := p.header()
+	if err != nil {
+		return nil, invalid(err)
+	}
+	header.Del("Content-Type")
+	return c.outcome(ctx, p.Verify, header, key)
+}
+
+// outcome asks with GET what came of a call with an idempotency key:
+//
+//	2xx        it was performed; the body is the result
+//	404, 410   it was not
+//	else       that cannot be told, or (408, 409, 425, 429, 503) not yet
+func (c *caller) outcome(ctx context.Context, url string, header http.Header, key string) (json.RawMessage, error) {
+	if url == "" {
+		return nil, statemachine.Terminal("no_verify", errors.New("no URL is given to ask at"))
+	}
+	body, _, err := c.do(ctx, call{method: http.MethodGet, url: url, header: header, key: key, limit: maxResponse})
+	if s, ok := errors.AsType[*statusError](err); ok && (s.code == http.StatusNotFound || s.code == http.StatusGone) {
+		return nil, statemachine.ErrNotDone
+	}
+	if err != nil {
+		return nil, err
+	}
+	return statemachine.AsResult(body), nil
+}
+
 func (p post) header() (http.Header, error) {
 	h := http.Header{"Content-Type": {"application/json"}}
 	for name, value := range p.Headers {
@@ -61,6 +92,14 @@ func (p post) header() (http.Header, error) {
 		h.Set(canonical, value)
 	}
 	return h, nil
+}
+
+// verifyBound returns what finds out what came of a call of such an effect.
+func verifyBound(b Bound) func(ctx context.Context, key string, input json.RawMessage) (json.RawMessage, error) {
+	c := newCaller(&allowList{any: true}, b.Timeout)
+	return func(ctx context.Context, key string, _ json.RawMessage) (json.RawMessage, error) {
+		return c.outcome(ctx, b.Verify, http.Header{}, key)
+	}
 }
 
 // bound returns the handler of an effect that another service performs.

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -130,6 +131,19 @@ func (c Config) lease() time.Duration { return c.AckWait * 2 / 3 }
 
 // beat is how often messages and claims in hand are prolonged.
 func (c Config) beat() time.Duration { return c.AckWait / 3 }
+
+// retry is how failed attempts of what a handler performs are spaced.
+func (c Config) retry(h *statemachine.Handler) Retry {
+	r := c.Retry
+	if h == nil {
+		return r
+	}
+	p := h.Policy
+	r.Attempts, r.Factor = cmp.Or(p.Attempts, r.Attempts), cmp.Or(p.Waits.Factor, r.Factor)
+	r.Initial = cmp.Or(p.Waits.First, r.Initial)
+	r.Max = max(cmp.Or(p.Waits.Max, r.Max), r.Initial)
+	return r
+}
 
 // timeout is how long one attempt of an effect may take.
 func timeout(p *statemachine.Pending, h *statemachine.Handler) time.Duration {

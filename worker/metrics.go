@@ -31,13 +31,16 @@ type metrics struct {
 	hung, panics                prometheus.Counter
 	troubles                    map[string]prometheus.Counter // by store
 
-	attempts *prometheus.CounterVec // effect, outcome
-	letters  *prometheus.CounterVec // kind, class
-	classes  bounded
-	orphans  *prometheus.CounterVec // machine, version
-	waits    *prometheus.CounterVec // effect, limit
-	inUse    *prometheus.GaugeVec   // effect
-	upheld   *prometheus.GaugeVec   // kind
+	attempts  *prometheus.CounterVec // effect, outcome
+	doubts    *prometheus.CounterVec // effect, outcome
+	crashes   *prometheus.CounterVec // effect
+	conflicts *prometheus.CounterVec // effect
+	letters   *prometheus.CounterVec // kind, class
+	classes   bounded
+	orphans   *prometheus.CounterVec // machine, version
+	waits     *prometheus.CounterVec // effect, limit
+	inUse     *prometheus.GaugeVec   // effect
+	upheld    *prometheus.GaugeVec   // kind
 
 	found     sweepFindings
 	passTook  prometheus.Gauge
@@ -100,10 +103,13 @@ func newMetrics(reg prometheus.Registerer, catalog *statemachine.Catalog) *metri
 		hung:    counter("pawl_handlers_hung_total", "Handlers that did not return at their deadline."),
 		panics:  counter("pawl_lane_panics_total", "Faults of the worker itself, each logged with its stack."),
 
-		attempts: counters("pawl_attempts_total", "Failed attempts, by effect type and what follows.", "effect", "outcome"),
-		letters:  counters("pawl_letters_total", "Dead letters written, by kind and class.", "kind", "class"),
-		classes:  bounded{most: 64},
-		orphans:  counters("pawl_orphans_total", "Wake-ups postponed because this worker lacks the machine.", "machine", "version"),
+		attempts:  counters("pawl_attempts_total", "Failed attempts, by effect type and what follows.", "effect", "outcome"),
+		doubts:    counters("pawl_in_doubt_total", "Tries found in doubt, by effect type and what was done.", "effect", "outcome"),
+		crashes:   counters("pawl_effect_crashes_total", "Tries found that ended with their worker, by effect type.", "effect"),
+		conflicts: counters("pawl_key_conflicts_total", "Effects refused because their key stands for something else.", "effect"),
+		letters:   counters("pawl_letters_total", "Dead letters written, by kind and class.", "kind", "class"),
+		classes:   bounded{most: 64},
+		orphans:   counters("pawl_orphans_total", "Wake-ups postponed because this worker lacks the machine.", "machine", "version"),
 
 		waits: counters("pawl_flow_waits_total", "Times that an effect was told to wait, by effect type and what for.", "effect", "limit"),
 
@@ -151,6 +157,9 @@ func (m *metrics) resolve(catalog *statemachine.Catalog) {
 			}
 		}
 		m.calls[e] = of
+		for _, c := range []*prometheus.CounterVec{m.crashes, m.conflicts} {
+			c.WithLabelValues(e)
+		}
 		m.attempts.WithLabelValues(e, attemptRetried)
 		m.attempts.WithLabelValues(e, attemptGivenUp)
 	}

@@ -163,19 +163,38 @@ type Ledger interface {
 	// Claim creates the entry if the key has none, and returns the one that
 	// is there, with its sequence.
 	Claim(ctx context.Context, key string, e LedgerEntry) (LedgerEntry, uint64, error)
-	// Settle replaces the entry that has this sequence; false if another
-	// was there.
-	Settle(ctx context.Context, key string, seq uint64, e LedgerEntry) (bool, error)
+	// Settle replaces the entry that has this sequence, and returns that of
+	// the new one; 0 if another was there.
+	Settle(ctx context.Context, key string, seq uint64, e LedgerEntry) (uint64, error)
+	// Clear forgets a key that nobody will ask for any more.
+	Clear(ctx context.Context, key string) error
 }
 
-// LedgerEntry says who claimed a business key, for what, and what came of it.
+// LedgerEntry says who claimed a key, for what, and what came of it.
 type LedgerEntry struct {
-	Run    string `json:"run"`
-	Effect string `json:"effect"` // effect id
-	Print  string `json:"print"`  // fingerprint of what is asked
-	State  string `json:"state"`  // "claimed", "done", "released" (given up; the next may take it)
-	Result []byte `json:"result,omitempty"`
+	Run     string
+	Effect  string // effect id
+	Print   string // fingerprint of what is asked
+	State   LedgerState
+	Result  []byte
+	Try     int       // the try of the effect that claimed it; 0: by a build that did not say
+	By      string    // the worker
+	Until   time.Time // when that try is over at the latest; past it, and still claimed, its worker died
+	Crashes int       // workers that died at tries before, one after the other
 }
+
+// LedgerState says what is known of the try that claimed a key.
+type LedgerState string
+
+// The states of a ledger entry.
+const (
+	LedgerClaimed  LedgerState = "claimed"  // it is under way, or ended with its worker
+	LedgerDone     LedgerState = "done"     // it has the result
+	LedgerFailed   LedgerState = "failed"   // it did nothing; another follows
+	LedgerUnknown  LedgerState = "unknown"  // it ended, and nobody knows what it did
+	LedgerReleased LedgerState = "released" // its effect is given up: any run may take the key
+	LedgerCleared  LedgerState = "cleared"  // a record has answered its effect; soon gone
+)
 
 // Mail publishes outboxes, and tells which of their messages are still there.
 type Mail interface {

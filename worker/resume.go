@@ -92,7 +92,7 @@ func (l *lane) candidates(found []candidate, s *slot) []candidate {
 				continue
 			}
 		case statemachine.Queued:
-			if !s.holdsEffect(p.ID) {
+			if s.effectMessage(p.ID) == nil {
 				continue
 			}
 		default:
@@ -113,10 +113,22 @@ func (s *slot) returned(id string) bool {
 	return false
 }
 
-// holdsEffect reports whether the EFFECTS message of an effect is in hand.
-func (s *slot) holdsEffect(id string) bool {
+// effectMessage returns the EFFECTS message of an effect that is in hand, or
+// nil.
+func (s *slot) effectMessage(id string) *held {
 	for _, h := range s.held {
 		if h.m.Kind == queue.Effect && h.m.ID == id && !h.spent {
+			return h
+		}
+	}
+	return nil
+}
+
+// handedOn reports whether the state's record turned an inline effect into a
+// queued one: somebody may have begun it, though its message is new.
+func (s *slot) handedOn(id string) bool {
+	for i := range s.state.Events {
+		if e := &s.state.Events[i]; e.Kind == statemachine.EventQueue && e.Effect == id {
 			return true
 		}
 	}
@@ -188,13 +200,13 @@ func (l *lane) looked(s *slot, was statemachine.Pending, r *statemachine.Stored)
 		return false
 	}
 	switch {
-	case now.Place == statemachine.Queued && s.holdsEffect(now.ID):
-		l.start(s, now)
+	case now.Place == statemachine.Queued && s.effectMessage(now.ID) != nil:
+		l.start(s, now, s.effectMessage(now.ID).m.Delivered > 1 || s.handedOn(now.ID))
 		return true
 	case now.Place == statemachine.Inline && s.holder(now.Wake) != nil:
 		left := l.graceLeft(s, now)
 		if left <= 0 || s.asks(now) {
-			l.start(s, now)
+			l.start(s, now, s.holder(now.Wake).m.Delivered > 1)
 			return true
 		}
 		s.waiting = max(s.waiting, left)
@@ -231,24 +243,24 @@ func (l *lane) drop(ctx context.Context, s *slot, r *result) {
 	l.release(ctx, []Claim{l.w.claim(s.run, r.call.pending.ID)})
 }
 
-// start calls a handler beside the lane.
-func (l *lane) start(s *slot, p *statemachine.Pending) {
+// start calls a handler beside the lane. Again says that it may have been
+// begun before.
+func (l *lane) start(s *slot, p *statemachine.Pending, again bool) {
 	h, ok := l.w.catalog.Handler(p.Effect)
 	if !ok || s.running[p.ID] != nil {
 		return
 	}
 	limit := timeout(p, h)
-	c := &call{pending: *p}
+	c := &call{pending: *p, again: again}
 	c.over.Store(time.Now().Add(limit).UnixNano())
 	s.running[p.ID] = c
 	if p.Place == statemachine.Inline {
 		l.w.inlineRunning.Add(1)
 	}
 	l.w.metrics.running.Inc()
-	logs := s.state.Logs
-	run := s.run
+	a := &attempt{w: l.w, run: s.run, logs: s.state.Logs, c: c, h: h, limit: limit}
 	l.calls.Add(1)
-	go l.w.perform(run, logs, c, h, limit, func(r *result) {
+	go a.perform(func(r *result) {
 		defer l.calls.Done()
 		if c.pending.Place == statemachine.Inline {
 			l.w.inlineRunning.Add(-1)
@@ -256,7 +268,7 @@ func (l *lane) start(s *slot, p *statemachine.Pending) {
 		l.w.metrics.running.Dec()
 		l.w.permits.done(c.pending.ID, true)
 		select {
-		case l.in <- item{run: run, result: r}:
+		case l.in <- item{run: a.run, result: r}:
 		case <-l.w.work.Done(): // the lane is gone
 		}
 	})

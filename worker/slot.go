@@ -51,6 +51,8 @@ type held struct {
 type call struct {
 	pending statemachine.Pending
 	over    atomic.Int64 // its deadline in ns since 1970; no beats after it
+	again   bool         // it may have been begun before: its message was delivered before
+	noted   bool         // the ledger has an entry of it that nobody needs once it is answered
 }
 
 // result is what a handler came back with.

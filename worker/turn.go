@@ -304,6 +304,7 @@ func (l *lane) committed(s *slot, a Appended, now time.Time) {
 	}
 	clear(s.results[len(keep):])
 	s.results = keep
+	l.answered(s)
 }
 
 // save calls at once what the records of the round ask, where their appends were
@@ -320,7 +321,7 @@ func (l *lane) save(slots []*slot) {
 		v := Save{Release: s.fold.release, Owner: l.w.cfg.ID, Lease: l.w.cfg.lease()}
 		for _, id := range s.fold.claims {
 			if prompt && time.Since(s.sent) < l.w.cfg.fresh() {
-				l.start(s, s.pending(id))
+				l.start(s, s.pending(id), false)
 				v.Claim = append(v.Claim, id)
 			}
 		}

@@ -35,6 +35,7 @@ type Worker struct {
 
 	permits       permits
 	inlineRunning atomic.Int64
+	suspects      chan struct{}   // taken by the one handler at which workers may die that is called now
 	pass          sweepPass       // of the sweeper's goroutine
 	looked        time.Time       // likewise: when it looked whether Redis lost runs
 	stop          chan struct{}   // closed when a stop begins
@@ -53,7 +54,7 @@ func New(cfg Config, catalog *statemachine.Catalog, ports Ports) (*Worker, error
 		log:     cfg.Logger.With(logkey.Component, "worker"),
 		metrics: newMetrics(cfg.Registry, catalog), health: newHealth(cfg.Ready),
 		starts: newGate(cfg.InFlight), others: newGate(cfg.InFlight), effects: map[string]*gate{},
-		stop: make(chan struct{}),
+		stop: make(chan struct{}), suspects: make(chan struct{}, 1),
 	}
 	w.permits = permits{wake: make(chan struct{}, 1), count: w.metrics.permits}
 	for _, e := range catalog.Effects() {

@@ -176,6 +176,8 @@ type Effects struct {
 	Queued map[string]int   `yaml:"queued"` // effect type → its own worker.queued_max
 	Limits map[string]Limit `yaml:"limits"` // effect type → limits over all workers
 	Bound  map[string]Bound `yaml:"bound"`  // effect type → who serves it
+
+	Policies map[string]Policy `yaml:"policies"` // effect type → how its attempts go
 }
 
 // EffectHTTP is for effects that call a URL taken from a run.
@@ -204,7 +206,30 @@ type Bound struct {
 	URL     string        `yaml:"url"`
 	Subject string        `yaml:"subject"` // of NATS, instead of a URL
 	Timeout time.Duration `yaml:"timeout"` // after Load: effects.http.timeout unless given
+	Verify  string        `yaml:"verify"`  // URL that tells what came of a call; empty: none does
 }
+
+// Policy says how the attempts of an effect type go. What is zero is as its
+// handler says, and else as retry does.
+type Policy struct {
+	Attempts int           `yaml:"attempts"`
+	Timeout  time.Duration `yaml:"timeout"` // of one attempt
+	Initial  time.Duration `yaml:"initial"`
+	Factor   float64       `yaml:"factor"`
+	Max      time.Duration `yaml:"max"`
+	InDoubt  InDoubt       `yaml:"in_doubt"`
+	Queued   bool          `yaml:"queued"` // never inline
+}
+
+// InDoubt is what is done about a try of which nobody knows what came.
+type InDoubt string
+
+// What is done about it.
+const (
+	Repeat InDoubt = "repeat"
+	Verify InDoubt = "verify"
+	Halt   InDoubt = "halt"
+)
 
 // Log is about what the process says.
 type Log struct {

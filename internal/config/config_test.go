@@ -48,6 +48,7 @@ func TestShippedFileHoldsTheDefaults(t *testing.T) {
 	}
 	want := Default()
 	want.Effects.Queued, want.Effects.Bound, want.Effects.Limits = map[string]int{}, map[string]Bound{}, map[string]Limit{}
+	want.Effects.Policies = map[string]Policy{}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("config.yaml differs from Default (-default +file):\n%s", diff)
 	}
@@ -232,6 +233,19 @@ func TestAllFaultsAtOnceWithLineAndPath(t *testing.T) {
 				`config.yaml:11: effects.bound[wild].subject: must be words of letters, digits and _ + = : @ / -, divided by dots, at most 256, got "crm.*"`,
 				"config.yaml:12: effects.bound[none]: needs a url or a subject",
 				"config.yaml:14: effects.queued[model.chat]: must be between 1 and 100000, got 0",
+			},
+		},
+		{
+			name: "policies",
+			file: "effects:\n  policies:\n    card.charge: {attempts: 101, factor: 0.5, initial: 2m, max: 1m}\n    Card: {}\n    a: {in_doubt: hope, timeout: -1s}\n    b: {doubt: halt}\n",
+			want: []string{
+				"config.yaml:3: effects.policies[card.charge].attempts: must be between 1 and 100, got 101",
+				"config.yaml:3: effects.policies[card.charge].factor: must be between 1 and 10, got 0.5",
+				"config.yaml:3: effects.policies[card.charge].max: must not be less than initial (2m), got 1m",
+				"config.yaml:4: effects.policies[Card]: an effect's name is a lower-case word of at most 64 letters, digits, dots, - and _",
+				"config.yaml:5: effects.policies[a].timeout: must be between 1ms and 24h, got -1s",
+				`config.yaml:5: effects.policies[a].in_doubt: must be one of repeat, verify, halt, got "hope"`,
+				"config.yaml:6: effects.policies[b].doubt: unknown key",
 			},
 		},
 		{

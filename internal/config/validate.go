@@ -169,6 +169,11 @@ func (e *Effects) validate(f *faults, prefix string) {
 		between(f, path+".concurrency", l.Concurrency, 0, 100_000)
 		between(f, path+".per_key", l.PerKey, 0, 100_000)
 	}
+	for _, name := range sorted(e.Policies) {
+		path := "effects.policies[" + name + "]"
+		effectName(f, path, name)
+		e.Policies[name].validate(f, path)
+	}
 	for _, name := range sorted(e.Bound) {
 		path, b := "effects.bound["+name+"]", e.Bound[name]
 		effectName(f, path, name)
@@ -177,7 +182,11 @@ func (e *Effects) validate(f *faults, prefix string) {
 			f.check(queue.IsSubject(b.Subject), path+".subject", "must be %s, got %q", queue.SubjectGrammar, b.Subject)
 			f.check(!strings.HasPrefix(b.Subject, prefix+"."), path+".subject", "is the fleet's own, since it begins with its prefix: %q", b.Subject)
 		} else if f.check(b.URL != "", path, "needs a url or a subject"); b.URL != "" {
-			b.validateURL(f, path+".url")
+			webURL(f, path+".url", b.URL)
+		}
+		if b.Verify != "" {
+			f.check(b.URL != "", path+".verify", "is for what is served at a url")
+			webURL(f, path+".verify", b.Verify)
 		}
 		if b.Timeout != 0 {
 			lasting(f, path+".timeout", b.Timeout, time.Millisecond, time.Hour)
@@ -185,12 +194,33 @@ func (e *Effects) validate(f *faults, prefix string) {
 	}
 }
 
-// validateURL checks where an effect is served over HTTP.
-func (b Bound) validateURL(f *faults, path string) {
-	u, err := url.Parse(b.URL)
-	f.check(err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https"),
-		path, "must be an http or https URL, got %q", redacted(b.URL))
+func webURL(f *faults, path, got string) {
+	u, err := url.Parse(got)
+	f.check(err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https"), path, "must be an http or https URL, got %q", redacted(got))
 	f.check(err != nil || u.User == nil, path, "must not carry a user or a password")
+}
+
+// validate checks what is given of a policy.
+func (p Policy) validate(f *faults, path string) {
+	if p.Attempts != 0 {
+		between(f, path+".attempts", p.Attempts, 1, 100)
+	}
+	if p.Timeout != 0 {
+		lasting(f, path+".timeout", p.Timeout, time.Millisecond, 24*time.Hour)
+	}
+	if p.Initial != 0 {
+		lasting(f, path+".initial", p.Initial, time.Millisecond, time.Hour)
+	}
+	if p.Factor != 0 {
+		between(f, path+".factor", p.Factor, 1, 10)
+	}
+	if p.Max != 0 {
+		lasting(f, path+".max", p.Max, time.Millisecond, 24*time.Hour)
+		f.check(p.Max >= p.Initial, path+".max", "must not be less than initial (%s), got %s", plain(p.Initial), plain(p.Max))
+	}
+	if p.InDoubt != "" {
+		oneOf(f, path+".in_doubt", p.InDoubt, Repeat, Verify, Halt)
+	}
 }
 
 func effectName(f *faults, path, name string) {

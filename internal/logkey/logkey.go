@@ -23,6 +23,8 @@ const (
 	Machine    = "machine"
 	Name       = "name"
 	Object     = "object"
+	Other      = "other"
+	Outcome    = "outcome"
 	Partition  = "partition"
 	Path       = "path"
 	Run        = "run_id"

@@ -21,8 +21,11 @@ const (
 	keptFor   = 2 * time.Second // a schedule is up to a quarter of a second late
 	typeEvery = 5 * time.Second // at the latest, a type's limit is asked again
 
-	pausedEvery = 5 * time.Second // what a paused state asks is looked at again after a
-	pausedMost  = time.Minute     // quarter of the time it has been paused, between these
+	// What is held up is looked at again after this at the latest: it may go on
+	// sooner than was said. That of a paused state is after a quarter of the time
+	// that it has been paused.
+	heldMost    = time.Minute
+	pausedEvery = 5 * time.Second // … and after this at the soonest
 
 	postponers = 64 // postponements under way at once
 )
@@ -110,9 +113,10 @@ func (l *lane) admitted(ctx context.Context, found []candidate) []candidate {
 func (l *lane) heldUp(later []postponement, c candidate, n flow.Notice) []postponement {
 	switch n.Kind {
 	case flow.KindKey:
-		return l.comeAgain(later, c, time.Until(n.Until)+spread(time.Until(n.Until)))
+		wait := min(time.Until(n.Until), heldMost)
+		return l.comeAgain(later, c, wait+spread(wait))
 	case flow.KindState:
-		wait := min(max(time.Since(n.At)/4, pausedEvery), pausedMost)
+		wait := min(max(time.Since(n.At)/4, pausedEvery), heldMost)
 		return l.comeAgain(later, c, wait+spread(wait))
 	}
 	c.s.waiting = max(c.s.waiting, keptFor) // its queue is not pulled from: there it lies

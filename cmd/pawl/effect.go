@@ -46,7 +46,7 @@ and --for, effects with that flow key alone wait, for that long.`,
   pawl effect pause http.post --key api.example.com --for 10m`, 1),
 		a.holdCommand(api.FlowRelease, "resume <type>", "Let effects of a type go on",
 			`Let effects of a type go on. With --key, a flow key that is closed is open again,
-whoever closed it.`,
+whoever closed it; what waits for it is looked at again within 66 s.`,
 			`  pawl effect resume email.send
   pawl effect resume http.post --key api.example.com`, 1))
 	return c

@@ -58,6 +58,7 @@ func FlawSettings() []Setting {
 		heavy(with(asked("N21 letting go of another's fresh effects; 1 loss", LetGoFresh, TooLate), Budget{LetGo: 1, Loss: 1}), 150_000),
 		with(asked("M16 called before the record that asks is acknowledged; 1 expiry", CallBeforeRecord, Window), Budget{Expiry: 1}),
 		steps(signal(mixed("N18 compensation without closing the cancelled key", CompensateAtOnce, Cancel), CompensatingSignal), 1),
+		steps(signal(mixed("U5 e3 undoes what is under way without waiting for it", UndoAtOnce, Cancel), UnwindingSignal), 1),
 
 		// Failed attempts.
 		with(asked("R1 due message acked by an older copy", TrustOldCopy, Wake), Budget{Failure: 1}),

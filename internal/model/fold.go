@@ -180,7 +180,9 @@ func (m *Model) follows(e event) bool {
 	case evSignal:
 		return m.set.Signal.asks()
 	case evResult:
-		return int(e.effect)+1 < m.set.Steps
+		return int(e.effect)+1 < m.set.Steps || m.set.Signal == UnwindingSignal && e.effect < 2
+	case evFailure:
+		return m.set.Signal == UnwindingSignal && e.attempt+1 == maxAttempts
 	}
 	return false
 }

@@ -179,7 +179,7 @@ func (m *Model) called(n *State, i, k int, d *record, input uint8) {
 		n.broken = TooLate
 	case intact && earlier:
 		n.broken = Window
-	case intact && last.place[k] == cancelled && n.compensated:
+	case intact && last.place[k] == cancelled && n.compensated, intact && k < 2 && m.set.Signal == UnwindingSignal && n.compensated:
 		n.broken = Cancel
 	}
 	value := uint8(1)

@@ -22,8 +22,8 @@ const (
 	// TooLate: nobody starts an attempt under a claim taken after its outcome
 	// was durable.
 	TooLate
-	// Cancel: a cancelled effect is not started, with its claim intact, after
-	// its compensation has started.
+	// Cancel: a cancelled effect, or one that is undone, is not started, with its
+	// claim intact, after what takes it back has started.
 	Cancel
 	// Stuck: from every state, completion can be reached without more faults.
 	Stuck

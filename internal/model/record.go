@@ -185,7 +185,14 @@ func (m *Model) applySignal(r *record, e event) {
 	if m.set.Signal.asks() {
 		m.ask(r, 2, wakeSignal, e)
 	}
+	if m.set.Signal == UnwindingSignal && (!r.pending() || m.set.Flaw == UndoAtOnce) {
+		e.queued = true // nobody is sure to hold a message that would wake it
+		m.ask(r, 2, wakeSignal, e)
+	}
 }
+
+// unwinds reports whether the run goes on to its end: nothing follows but e3.
+func (m *Model) unwinds(r *record) bool { return m.set.Signal == UnwindingSignal && r.signal }
 
 func (m *Model) applyResult(r *record, e event) {
 	k := int(e.effect)
@@ -205,7 +212,14 @@ func (m *Model) applyResult(r *record, e event) {
 	if k == 0 {
 		r.value = e.value
 	}
-	if k+1 >= m.set.Steps || r.place[k+1] != unasked {
+	next := k + 1
+	if next >= m.set.Steps {
+		next = maxEffects
+	}
+	if m.unwinds(r) {
+		next = 2
+	}
+	if next >= maxEffects || r.place[next] != unasked {
 		return
 	}
 	if !met.wakeable() && m.set.Flaw != RetryInline && m.set.Flaw != RetryKeepsWake {
@@ -214,7 +228,7 @@ func (m *Model) applyResult(r *record, e event) {
 		// So what its result asks for brings a message of its own.
 		e.queued = true
 	}
-	m.ask(r, k+1, w, e)
+	m.ask(r, next, w, e)
 }
 
 func (m *Model) applyFailure(r *record, e event) {
@@ -224,6 +238,17 @@ func (m *Model) applyFailure(r *record, e event) {
 	}
 	r.settles |= only(retried)
 	r.failures = min(maxAttempts, r.failures+1)
+	if r.failures == maxAttempts && m.unwinds(r) {
+		w := r.wake[retried]
+		if at == queued {
+			w = wakeEffect + wake(retried)
+		}
+		m.end(r, retried, cancelled)
+		if r.place[2] == unasked {
+			m.ask(r, 2, w, e)
+		}
+		return
+	}
 	if r.failures == maxAttempts {
 		m.end(r, retried, parked)
 		return

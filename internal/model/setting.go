@@ -11,6 +11,7 @@ const (
 	CancellingSignal          // cancels what is pending
 	CompensatingSignal        // cancels, and asks for e3, which compensates
 	PausingSignal             // pauses the run; who has seen that resumes it
+	UnwindingSignal           // ends the run: what is under way is waited for, then e3 undoes it
 )
 
 func (s Signal) asks() bool        { return s == AskingSignal || s == CompensatingSignal }
@@ -82,5 +83,6 @@ const (
 	ResumeKeepsAsked       // asked of the X of a resume is the resume's record
 	ResumeFresh            // nobody resumes within G of what the pause held
 	ResumeRestores         // a resume queues what was inline before the pause
+	UndoAtOnce             // what is under way has an outcome before e3 is asked for
 	flaws
 )

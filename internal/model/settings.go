@@ -20,6 +20,7 @@ func Settings() []Setting {
 		{Name: "Q3c neutral signal, one step", Steps: 1, Mixed: true, Signal: NeutralSignal, Fold: true, Least: 694_000},
 		{Name: "Q5c cancelling signal, one step", Steps: 1, Mixed: true, Signal: CancellingSignal, Fold: true, Least: 422_000},
 		{Name: "Z0 paused and resumed, one step asked inline", Steps: 1, Signal: PausingSignal, Least: 2_737_000},
+		{Name: "U0 unwinding signal, one step", Steps: 1, Signal: UnwindingSignal, Fold: true, Least: 1_640_000},
 		{Name: "Q9a drain and letting go, one step; 1 crash", Steps: 1, Mixed: true, Budget: Budget{Stop: 1, LetGo: 1, Crash: 1}, Least: 873_000},
 		{Name: "Q11f sweeper, one step; 1 crash 1 expiry", Steps: 1, Mixed: true, Sweeper: true, Budget: Budget{Sweep: 1, Crash: 1, Expiry: 1}, Least: 758_000},
 		{Name: "Q12c late append, 2 forgotten acks, stale reads, one step; 1 crash", Steps: 1, Mixed: true, StaleReads: true, Budget: Budget{Late: 1, Unack: 2, Crash: 1}, Least: 565_000},
@@ -102,6 +103,11 @@ func LargeSettings() []Setting {
 		signal(asked("Z2 paused and resumed, two steps asked inline", 2, Budget{}), PausingSignal),
 		signal(mixed("Z3 paused and resumed, one step", 1, Budget{}), PausingSignal),
 		signal(asked("Z4 paused and resumed, one step asked inline; 1 loss 1 expiry", 1, Budget{Loss: 1, Expiry: 1}), PausingSignal),
+
+		signal(asked("U1 unwinding signal, one step; 1 crash", 1, Budget{Crash: 1}), UnwindingSignal),
+		signal(mixed("U2 unwinding signal, one step", 1, Budget{}), UnwindingSignal),
+		signal(asked("U3 unwinding signal, two steps", 2, Budget{}), UnwindingSignal),
+		signal(asked("U4 unwinding signal, one step; 2 failures", 1, Budget{Failure: 2}), UnwindingSignal),
 
 		asked("F1a 2 failures, one step; 1 crash", 1, Budget{Failure: 2, Crash: 1}),
 		asked("F1b 2 failures, one step; 1 loss", 1, Budget{Failure: 2, Loss: 1}),

@@ -55,7 +55,7 @@ func (p *plan) code() uint8 {
 }
 
 func planText(c uint8) string {
-	names := [...]string{"", "start", "start, asks queued", "signal", "signal, asks queued", "resume", "", "failure of e1", "",
+	names := [...]string{"", "start", "start, asks queued", "signal", "signal, asks queued", "resume", "", "failure of e1", "failure of e1, asks queued",
 		"due e1", "", "inline becomes queued", "", "result of e1", "result of e2", "result of e3"}
 	text := names[c&15]
 	if c>>4 != 0 {

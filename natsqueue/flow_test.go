@@ -105,6 +105,10 @@ func TestRequeueGivesAnEffectBackToItsQueue(t *testing.T) {
 	}
 	consumer := EffectConsumer("http.post")
 	m := f.fetch1(consumer)
+	if err := m.Nak(0); err != nil {
+		t.Fatal(err)
+	}
+	m = f.fetch1(consumer) // for the second time: somebody may have died of it
 	if err := f.q.Source.Postpone(t.Context(), m, time.Now(), 3); err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +125,7 @@ func TestRequeueGivesAnEffectBackToItsQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := f.fetch1(consumer)
-	if again.Kind != queue.Effect || again.Run != m.Run || again.ID != m.ID || again.Asked != m.Asked || again.Name != m.Name || again.Tries != 3 || again.Fault != nil {
+	if again.Kind != queue.Effect || again.Run != m.Run || again.ID != m.ID || again.Asked != m.Asked || again.Name != m.Name || again.Tries != 3 || again.Delivered != 2 || again.Fault != nil {
 		t.Errorf("came back as %+v, was %+v", again, m)
 	}
 }

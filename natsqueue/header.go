@@ -21,6 +21,7 @@ const (
 	headerEvent   = "Pawl-Event-Id"
 	headerName    = "Pawl-Event-Name"
 	headerTries   = "Pawl-Tries"
+	headerBefore  = "Pawl-Before"
 	headerRedrive = "Pawl-Redrive" // of a start or signal that was dead-lettered: how often it was re-driven, and its letter
 	headerTxid    = "Pawl-Txid"
 	headerRev     = "Pawl-Rev"
@@ -122,7 +123,7 @@ func spelled(name string) string {
 // internal reports whether a header is the fleet's own bookkeeping, which goes
 // with no message that is handed out or kept. Clients may spell it in any case.
 func internal(name string) bool {
-	return strings.EqualFold(name, headerTries) || strings.EqualFold(name, headerRedrive)
+	return strings.EqualFold(name, headerTries) || strings.EqualFold(name, headerBefore) || strings.EqualFold(name, headerRedrive)
 }
 
 // redriveValue says which letter a message was re-driven from, and how often

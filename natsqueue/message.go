@@ -39,6 +39,8 @@ func (s *Source) read(m *nats.Msg, incarnation string) queue.Message {
 	q.Fault = s.fill(&q, incarnation)
 	if q.Kind == queue.Effect && q.Tries == 0 { // it was postponed before
 		q.Tries, _ = strconv.Atoi(m.Header.Get(headerTries))
+		before, _ := strconv.Atoi(m.Header.Get(headerBefore))
+		q.Delivered += max(before, 0)
 	}
 	return q
 }

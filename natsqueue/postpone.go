@@ -33,6 +33,7 @@ type postponed struct {
 	Letter  string            `json:"letter,omitempty"`
 	Redrive int               `json:"redrive,omitempty"`
 	Tries   int               `json:"tries"`
+	Before  int               `json:"before,omitempty"` // deliveries of it that came to nothing
 }
 
 // Postpone implements worker.Source. The copy comes by the consumer of due
@@ -56,7 +57,7 @@ func (s *Source) Postpone(ctx context.Context, m queue.Message, at time.Time, tr
 	if err != nil {
 		return fail(err)
 	}
-	p.Tries = tries
+	p.Tries, p.Before = tries, max(m.Delivered-1, 0)
 	body, err := json.Marshal(p)
 	if err != nil {
 		return fail(err)
@@ -74,7 +75,9 @@ func (s *Source) Postpone(ctx context.Context, m queue.Message, at time.Time, tr
 func (s *Source) Requeue(ctx context.Context, messages []queue.Message) []error {
 	msgs := make([]*nats.Msg, len(messages))
 	for i, m := range messages {
-		msgs[i] = &nats.Msg{Subject: m.Subject, Data: m.Body, Header: nats.Header{headerTries: {strconv.Itoa(m.Tries)}}}
+		msgs[i] = &nats.Msg{Subject: m.Subject, Data: m.Body, Header: nats.Header{
+			headerTries: {strconv.Itoa(m.Tries)}, headerBefore: {strconv.Itoa(max(m.Delivered-1, 0))},
+		}}
 		for k, v := range outward(m.Headers) {
 			msgs[i].Header[k] = []string{v}
 		}
@@ -129,6 +132,7 @@ func (s *Source) fillLater(q *queue.Message) error {
 	q.Version, q.Name, q.ID, q.Try, q.Asked, q.Tries = p.Version, p.Name, p.ID, p.Try, p.Asked, p.Tries
 	q.Letter, q.Redrives = p.Letter, p.Redrive
 	q.Body = body
+	q.Delivered += p.Before // whoever was given it before may have died of it
 	q.Headers = make(map[string]string, len(p.Headers))
 	for k, v := range p.Headers {
 		if !internal(k) {

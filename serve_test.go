@@ -251,6 +251,36 @@ func TestControlAPIRetries(t *testing.T) {
 	}
 }
 
+// A person says what an effect came to that was given up, and the run goes on
+// with that.
+func TestControlAPIResolves(t *testing.T) {
+	f := served(t)
+	f.broken.Store(true)
+	must[api.Started](f, api.RunsStart, api.StartRequest{Machine: "gated", ID: "r"})
+	r := f.reaches("r", func(r *statemachine.Stored) bool { return r.Status == statemachine.StatusParked })
+	effect := r.Pending[0].ID
+	f.refused(api.RunsResolve, api.CommandRequest{ID: "r", Effect: effect}, 400, api.ClassBadRequest)
+	f.refused(api.RunsResolve, api.CommandRequest{ID: "r", Result: json.RawMessage("1")}, 400, api.ClassBadRequest)
+	f.refused(api.RunsRetry, api.CommandRequest{ID: "r", Effect: effect, Result: json.RawMessage("1")}, 400, api.ClassBadRequest)
+	if a := must[api.Told](f, api.RunsResolve, api.CommandRequest{ID: "r", Effect: "another", Result: json.RawMessage("1")}); a.Outcome != api.OutcomeApplied || a.Status != statemachine.StatusParked {
+		t.Errorf("resolve of another effect = %+v, want that nothing changes", a)
+	}
+	misfit := api.CommandRequest{ID: "r", Effect: effect, Result: json.RawMessage("1"), Timeout: new(statemachine.Duration)}
+	if a := must[api.Told](f, api.RunsResolve, misfit); a.Outcome != api.OutcomeAccepted {
+		t.Errorf("resolve with what does not fit = %+v, want accepted", a)
+	}
+	eventually(t, 10*time.Second, "the letter of what does not fit", func() bool {
+		return len(must[api.LetterPage](f, api.LettersList, api.LettersQuery{Run: "r", Class: statemachine.ClassInvalidResult}).Letters) == 1
+	})
+	if a := must[api.Told](f, api.RunsResolve, api.CommandRequest{ID: "r", Effect: effect, Result: json.RawMessage(`"done by hand"`)}); a.Outcome != api.OutcomeApplied {
+		t.Errorf("resolve = %+v, want applied", a)
+	}
+	w := must[api.Waited](f, api.RunsWait, api.WaitQuery{ID: "r"})
+	if !w.Ended || w.Run.Status != statemachine.StatusSucceeded {
+		t.Errorf("wait = %+v, want the end", w)
+	}
+}
+
 // Waits end when the run does, at a later revision, or with their time; a run
 // that does not exist yet is waited for.
 func TestControlAPIWaits(t *testing.T) {
@@ -551,7 +581,7 @@ func TestControlAPIRefusesNonsense(t *testing.T) {
 		{api.RunsStart, `{"machine":"gated","input":"` + strings.Repeat("x", 950<<10) + `"}`, "the input has", "413"},
 		{api.RunsSignal, `{"id":"x","name":"a.b"}`, `signal "a.b" is not`, "400"},
 		{api.RunsSignal, `{"id":"x","name":"a","signal_id":"` + long + `"}`, "signal_id has 300 bytes", "400"},
-		{api.RunsCancel, `{"id":"x","effect":"e"}`, "effect is for a retry only", "400"},
+		{api.RunsCancel, `{"id":"x","effect":"e"}`, "effect is for a retry or a resolve only", "400"},
 		{api.RunsCancel, `{"id":"x","request_id":"a\nb"}`, "control characters", "400"},
 		{api.RunsCancel, `{"id":"x","reason":"` + strings.Repeat("x", 3000) + `"}`, "reason has 3000 bytes", "400"},
 		{api.LettersList, `{"kind":"bill"}`, `kind "bill" is none of`, "400"},

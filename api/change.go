@@ -202,7 +202,7 @@ func (s *Server) signal(ctx context.Context, _ Caller, q *SignalRequest) (*Told,
 func (s *Server) command(v Verb) func(context.Context, Caller, *CommandRequest) (*Told, error) {
 	kind := map[Verb]statemachine.EventKind{
 		RunsCancel: statemachine.EventCancel, RunsPause: statemachine.EventPause,
-		RunsResume: statemachine.EventResume, RunsRetry: statemachine.EventRedrive,
+		RunsResume: statemachine.EventResume, RunsRetry: statemachine.EventRedrive, RunsResolve: statemachine.EventResolve,
 	}[v]
 	name := strings.TrimPrefix(string(v), "runs.")
 	return func(ctx context.Context, c Caller, q *CommandRequest) (*Told, error) {
@@ -213,8 +213,14 @@ func (s *Server) command(v Verb) func(context.Context, Caller, *CommandRequest) 
 		f.text("by", by, maxID)
 		f.text("reason", q.Reason, maxReason)
 		f.text("effect", q.Effect, maxID)
-		if q.Effect != "" && v != RunsRetry {
-			f.addf("effect is for a retry only")
+		if q.Effect != "" && v != RunsRetry && v != RunsResolve {
+			f.addf("effect is for a retry or a resolve only")
+		}
+		if v == RunsResolve && (q.Effect == "" || len(q.Result) == 0) {
+			f.addf("a resolve needs the effect and its result")
+		}
+		if len(q.Result) > 0 && v != RunsResolve {
+			f.addf("result is for a resolve only")
 		}
 		if q.NoUndo && v != RunsCancel {
 			f.addf("no_undo is for a cancel only")
@@ -225,7 +231,7 @@ func (s *Server) command(v Verb) func(context.Context, Caller, *CommandRequest) 
 		}
 		told, err := s.tell(ctx, timeout, q.ID, name, statemachine.CommandEventID(q.RequestID), func(ctx context.Context) error {
 			return s.answers.Sender.Command(ctx, Command{
-				Run: q.ID, Kind: kind, ID: q.RequestID, Command: statemachine.Command{By: by, Reason: q.Reason, Effect: q.Effect, NoUndo: q.NoUndo},
+				Run: q.ID, Kind: kind, ID: q.RequestID, Command: statemachine.Command{By: by, Reason: q.Reason, Effect: q.Effect, NoUndo: q.NoUndo, Result: q.Result},
 			})
 		})
 		if told != nil {

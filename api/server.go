@@ -110,6 +110,7 @@ func NewServer(a *Answers, o ServerOptions) *Server {
 		RunsPause:    {changes, maxRequest, on(s.command(RunsPause))},
 		RunsResume:   {changes, maxRequest, on(s.command(RunsResume))},
 		RunsRetry:    {changes, maxRequest, on(s.command(RunsRetry))},
+		RunsResolve:  {changes, maxRequest, on(s.command(RunsResolve))},
 		MachinesList: {reads, maxRequest, on(timed(s, s.listMachines))},
 		MachinesGet:  {reads, maxRequest, on(timed(s, s.getMachine))},
 		LettersList:  {reads, maxRequest, on(timed(s, s.listLetters))},

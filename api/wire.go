@@ -36,6 +36,7 @@ const (
 	RunsPause    Verb = "runs.pause"    // CommandRequest → Told
 	RunsResume   Verb = "runs.resume"   // CommandRequest → Told
 	RunsRetry    Verb = "runs.retry"    // CommandRequest → Told
+	RunsResolve  Verb = "runs.resolve"  // CommandRequest → Told
 	MachinesList Verb = "machines.list" // nothing → MachineList
 	MachinesGet  Verb = "machines.get"  // MachineQuery → Machine
 	LettersList  Verb = "letters.list"  // LettersQuery → LetterPage
@@ -50,7 +51,7 @@ const (
 // Verbs lists the verbs.
 func Verbs() []Verb {
 	return []Verb{
-		RunsGet, RunsList, RunsHistory, RunsWait, RunsExplain, RunsStart, RunsSignal, RunsCancel, RunsPause, RunsResume, RunsRetry,
+		RunsGet, RunsList, RunsHistory, RunsWait, RunsExplain, RunsStart, RunsSignal, RunsCancel, RunsPause, RunsResume, RunsRetry, RunsResolve,
 		MachinesList, MachinesGet, LettersList, LettersGet, StreamsGet, BlobsGet, FlowGet, FlowHold, FlowRelease,
 	}
 }
@@ -60,7 +61,7 @@ func (v Verb) Role() Role {
 	switch v {
 	case RunsStart, RunsSignal:
 		return RoleProduce
-	case RunsCancel, RunsPause, RunsResume, RunsRetry, FlowHold, FlowRelease:
+	case RunsCancel, RunsPause, RunsResume, RunsRetry, RunsResolve, FlowHold, FlowRelease:
 		return RoleOperate
 	}
 	return RoleView
@@ -220,7 +221,8 @@ type CommandRequest struct {
 	RequestID string                 `json:"request_id,omitempty"` // the same is applied once; one is made if it is absent
 	By        string                 `json:"by,omitempty"`         // who asks, recorded after Unverified; for a verified caller, the caller
 	Reason    string                 `json:"reason,omitempty"`     // at most 2 KB
-	Effect    string                 `json:"effect,omitempty"`     // retry: id of the effect; default: all that were given up
+	Effect    string                 `json:"effect,omitempty"`     // retry: id of the effect; default: all that were given up. resolve: id of the effect
+	Result    json.RawMessage        `json:"result,omitempty"`     // resolve: what the effect came to
 	NoUndo    bool                   `json:"no_undo,omitempty"`    // cancel: at once, and what the run did stays done
 	Timeout   *statemachine.Duration `json:"timeout,omitempty"`    // as in StartRequest
 }

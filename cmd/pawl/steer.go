@@ -26,6 +26,7 @@ type steer struct {
 	id     string // of the request
 	effect string
 	noUndo bool
+	result []byte
 }
 
 // steerCommands are cancel, pause, resume and retry.
@@ -158,7 +159,7 @@ func (s *steer) run(ctx context.Context, ids []string) error {
 }
 
 func (s *steer) tell(ctx context.Context, f *cli.Fleet, id string) (told api.Told, nobody, err error) {
-	q := api.CommandRequest{ID: id, RequestID: s.id, By: s.by, Reason: s.reason, Effect: s.effect, NoUndo: s.noUndo, Timeout: s.patience()}
+	q := api.CommandRequest{ID: id, RequestID: s.id, By: s.by, Reason: s.reason, Effect: s.effect, Result: s.result, NoUndo: s.noUndo, Timeout: s.patience()}
 	alone := q
 	alone.Timeout = new(statemachine.Duration)
 	nobody, err = s.change(ctx, f, s.verb, q, alone, &told)

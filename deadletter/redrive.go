@@ -44,6 +44,7 @@ type Case struct {
 	Err error // why it cannot be read in full
 
 	edited json.RawMessage // nil: as it was
+	keyed  bool            // its effect has a business key
 	known  bool            // it was re-driven before: only the letter is left
 	next   string          // id of the letter that it becomes if it is given up again
 }
@@ -152,6 +153,7 @@ func (r *Redriver) effect(ctx context.Context, c *Case, run *statemachine.Stored
 	if err != nil || !ok {
 		return refuse("no worker has registered machine %s version %d", run.Machine, run.Version), err
 	}
+	c.keyed = p.Key != ""
 	return bulk.Decision{Do: true, What: "perform " + c.Effect + " again"}, nil
 }
 
@@ -246,6 +248,9 @@ func (r *Redriver) edit(ctx context.Context, c *Case, d bulk.Decision) (bulk.Dec
 	}
 	if sameJSON(input, edited) {
 		return d, nil // the same request, under the same key
+	}
+	if c.keyed {
+		return refuse("it has a business key, which stands for the input that it was asked with: it cannot be edited"), nil
 	}
 	var b bytes.Buffer
 	if err := json.Compact(&b, edited); err != nil {

@@ -240,6 +240,8 @@ func TestDecide(t *testing.T) {
 		{"parked", effect, parked, "", "+perform email.send again"},
 		{"edited", effect, parked, `{"a":2}`, "+perform email.send again, edited"},
 		{"edited to what it was", effect, parked, `{"b":{"c":2}}`, "+perform email.send again"},
+		{"edited, with a business key", effect, run(func(r *statemachine.Record) { r.Pending[0].Key = "k" }), `{"a":2}`, "it has a business key, which stands for the input that it was asked with: it cannot be edited"},
+		{"edited to what it was, with a business key", effect, run(func(r *statemachine.Record) { r.Pending[0].Key = "k" }), `{"a":1}`, "+perform email.send again"},
 		{"edited, of a blob", large, parked, `{"a":2}`, "+perform email.send again, edited"},
 		{"edited, of a blob that is gone", with(large, func(l *Letter) { l.Body = []byte(`{"$blob":"gone","size":9000}`) }), parked, `{"a":2}`, "its input cannot be read"},
 		{"edited, too large", effect, parked, `{"a":"` + strings.Repeat("x", mostInput) + `"}`, "its edited input is over 524288 bytes"},

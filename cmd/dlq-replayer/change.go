@@ -37,8 +37,8 @@ registered. What fails again comes back as a new letter that counts its redrives
 
 With --edit, a JSON merge patch (RFC 7396) changes the input: fields replace
 those that are there, null removes one. An edited effect is another request, so
-it has another idempotency key, unless it has a business key. If one of the
-attempts before did get through, it is done twice: look first.`
+it has another idempotency key: if one of the attempts before did get through, it
+is done twice, so look first. One with a business key cannot be edited.`
 
 const changeCodes = `Exit codes:
   0    all that was selected is done

@@ -502,14 +502,15 @@ func TestRequestsThatAreNotSent(t *testing.T) {
 			_, err := c.Start(ctx, "report", nil, StartOptions{ID: strings.Repeat("x", 257)})
 			return err
 		},
-		"version":   func() error { _, err := c.Start(ctx, "report", nil, StartOptions{Version: -1}); return err },
-		"not JSON":  func() error { _, err := c.Start(ctx, "report", json.RawMessage("{"), StartOptions{}); return err },
-		"json":      func() error { _, err := c.Start(ctx, "report", func() {}, StartOptions{}); return err },
-		"control":   func() error { _, err := c.Publish(ctx, "report", nil, StartOptions{ID: "a\nb"}); return err },
-		"empty":     func() error { _, err := c.Cancel(ctx, "", CommandOptions{}); return err },
-		"for Retry": func() error { _, err := c.Pause(ctx, "r", CommandOptions{Effect: "e"}); return err },
-		"body":      func() error { _, err := c.Signal(ctx, "r", "approve", "", []byte("x")); return err },
-		"name of":   func() error { _, err := c.Finished(ctx, FinishedOptions{Machine: "*"}); return err },
+		"version":    func() error { _, err := c.Start(ctx, "report", nil, StartOptions{Version: -1}); return err },
+		"not JSON":   func() error { _, err := c.Start(ctx, "report", json.RawMessage("{"), StartOptions{}); return err },
+		"json":       func() error { _, err := c.Start(ctx, "report", func() {}, StartOptions{}); return err },
+		"control":    func() error { _, err := c.Publish(ctx, "report", nil, StartOptions{ID: "a\nb"}); return err },
+		"empty":      func() error { _, err := c.Cancel(ctx, "", CommandOptions{}); return err },
+		"for Cancel": func() error { _, err := c.Pause(ctx, "r", CommandOptions{NoUndo: true}); return err },
+		"for Retry":  func() error { _, err := c.Pause(ctx, "r", CommandOptions{Effect: "e"}); return err },
+		"body":       func() error { _, err := c.Signal(ctx, "r", "approve", "", []byte("x")); return err },
+		"name of":    func() error { _, err := c.Finished(ctx, FinishedOptions{Machine: "*"}); return err },
 	}
 	for want, call := range bad {
 		if err := call(); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {

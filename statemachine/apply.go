@@ -138,9 +138,10 @@ func (f *Fold) fail(p *Pending, c Cause) {
 
 // giveUp routes the failure to where the state catches it; else, or if the
 // machine cannot go on from there, the run is parked. A run that ends goes on
-// to its end; only an Undo that fails parks it.
+// to its end; only an Undo that fails parks it, and what can be undone and nobody
+// knows whether it was done.
 func (f *Fold) giveUp(e *Event, p Pending, c Cause) error {
-	if p.Undoes != "" {
+	if p.Undoes != "" || f.rec.Ending != nil && p.CanUndo && c.Class == ClassInDoubt {
 		return f.park(p.ID, c)
 	}
 	if f.rec.Ending != nil {

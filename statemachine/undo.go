@@ -88,16 +88,23 @@ func (f *Fold) Undoes() bool {
 		return true
 	}
 	for i := range f.rec.Pending {
-		if p := &f.rec.Pending[i]; p.CanUndo && p.Place != Parked {
+		if p := &f.rec.Pending[i]; p.CanUndo && (p.Place != Parked || p.unknown()) {
 			return true
 		}
 	}
 	return false
 }
 
+// unknown reports whether the effect was given up, and may have been performed
+// all the same: it can be undone once a person has said so.
+func (p *Pending) unknown() bool {
+	return p.CanUndo && p.Cause != nil && p.Cause.Class == ClassInDoubt
+}
+
 // windUp lets a run end once it is unwound. What may be under way is waited
 // for: nobody can say of an effect that was asked for whether a worker has
-// begun it. What is not, and has no Undo, is dropped; so is what was given up.
+// begun it. What is not, and has no Undo, is dropped; so is what was given up, unless that is in
+// doubt.
 // A run that was paused is so no longer.
 func (f *Fold) windUp(cause string, end Ending) error {
 	if f.rec.Ending == nil {
@@ -108,6 +115,7 @@ func (f *Fold) windUp(cause string, end Ending) error {
 	}
 	for _, p := range f.rec.Pending {
 		switch {
+		case p.Place == Parked && p.unknown(): // a person says what it came to
 		case p.Undoes == "" && (p.Place == Parked || !p.CanUndo && (p.Place == Retry || p.Place == Held)):
 			f.retract(p.ID)
 			f.remove(p.ID)

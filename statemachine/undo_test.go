@@ -187,7 +187,7 @@ func TestUndoOnFailure(t *testing.T) {
 	d = drive(t).done().done().failed("full", nil).want(t, `failed running, trip.cancel "flight" inline try 1 <flight, to be failed: no hotel`)
 	d.done().want(t, `failed failed: no_trip no hotel`).undone(t, "flight")
 
-	d = drive(t).failed("full", nil).want(t, `failed failed: no_trip no flight`)
+	drive(t).failed("full", nil).want(t, `failed failed: no_trip no flight`)
 	d = drive(t).done().done().done().done().want(t, `done succeeded`)
 	if d.last.V != 1 || d.last.Undos != nil {
 		t.Errorf("version %d, undos %v", d.last.V, d.last.Undos)
@@ -244,7 +244,7 @@ func TestCancelUnwinds(t *testing.T) {
 		if e := d.last.Events[0]; e.RetryAt != nil {
 			t.Errorf("the record says that it is tried again: %+v", e)
 		}
-		d = drive(t).done().command(sm.EventCancel, cancel).done().want(t, `insurance running, trip.cancel "flight" inline try 1 <flight`+ending)
+		drive(t).done().command(sm.EventCancel, cancel).done().want(t, `insurance running, trip.cancel "flight" inline try 1 <flight`+ending)
 	})
 	t.Run("nothing to undo yet", func(t *testing.T) {
 		drive(t).command(sm.EventCancel, cancel).want(t, `flight running, trip.book "t1" inline try 1`+ending).
@@ -257,6 +257,15 @@ func TestCancelUnwinds(t *testing.T) {
 	t.Run("given up", func(t *testing.T) {
 		hotel().failed("odd", nil).command(sm.EventCancel, cancel).want(t, `hotel running, trip.cancel "flight" queued try 1 <flight`+ending)
 		drive(t).failed("odd", nil).command(sm.EventCancel, cancel).want(t, `flight cancelled: cancelled ill`)
+	})
+	t.Run("in doubt", func(t *testing.T) {
+		const parked = `hotel parked, trip.book "t1" parked try 1 <flight` + ending + `: in_doubt no`
+		d := hotel().failed(sm.ClassInDoubt, nil).command(sm.EventCancel, cancel).want(t, parked)
+		d.command(sm.EventResolve, sm.Command{Effect: d.last.Pending[0].ID, Result: json.RawMessage(`"by hand"`)}).
+			want(t, `hotel running, trip.cancel "by hand" queued try 1 <flight <hotel`+ending)
+		d = hotel().command(sm.EventCancel, cancel).failed(sm.ClassInDoubt, nil).want(t, parked)
+		d.command(sm.EventRedrive, sm.Command{}).failed("odd", nil).want(t, `hotel running, trip.cancel "flight" inline try 1 <flight`+ending)
+		drive(t).failed(sm.ClassInDoubt, nil).command(sm.EventCancel, sm.Command{NoUndo: true, Reason: "now"}).want(t, `flight cancelled: cancelled now`)
 	})
 	t.Run("paused", func(t *testing.T) {
 		pause := sm.Command{Reason: "wait"}
@@ -361,7 +370,7 @@ func TestUndoProperties(t *testing.T) {
 			actions := []string{"pause", "cancel"}
 			switch p.Place {
 			case sm.Inline, sm.Queued:
-				actions = append(actions, "result", "result", "result", "retry", "give up", "catch")
+				actions = append(actions, "result", "result", "result", "retry", "give up", "doubt", "catch")
 			case sm.Retry:
 				actions = append(actions, "due", "result")
 			case sm.Parked:
@@ -391,6 +400,8 @@ func TestUndoProperties(t *testing.T) {
 				d.failed("away", &at)
 			case "give up":
 				d.failed("odd", nil)
+			case "doubt":
+				d.failed(sm.ClassInDoubt, nil)
 			case "catch":
 				d.failed("full", nil)
 			case "due":

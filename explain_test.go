@@ -169,10 +169,9 @@ func TestExplain(t *testing.T) {
 	for _, m := range []string{"hangs", "queues", "fails", "breaks", "putoff", "keyed"} {
 		s.start(m, m, "{}")
 	}
-	by := s.last("hangs")
 	if r := s.becomes("hangs", s.asked, explain.Performing); r.Holder == "" || r.Lease.Before(time.Now()) || !r.Alone {
 		t.Errorf("performed: %+v", r)
-	} else if by = s.last("hangs"); r.Holder != by.By {
+	} else if by := s.last("hangs"); r.Holder != by.By {
 		t.Errorf("performed by %s, committed by %s", r.Holder, by.By)
 	}
 	s.becomes("queues", s.asked, explain.Performing)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pawlrun/pawl/deadletter"
 	"github.com/pawlrun/pawl/internal/bulk"
+	"github.com/pawlrun/pawl/internal/natstest"
 	"github.com/pawlrun/pawl/queue"
 )
 
@@ -30,12 +31,15 @@ func TestRedrive(t *testing.T) {
 				t.Fatal(err)
 			}
 			var stored deadletter.Letter
-			for l, err := range f.q.Letters.All(t.Context()) {
-				if err != nil {
-					t.Fatal(err)
+			natstest.Await(t, "letter "+l.ID, func() bool { // any replica answers
+				for l, err := range f.q.Letters.All(t.Context()) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					stored = l
 				}
-				stored = l
-			}
+				return stored.ID != "" && stored.Run == l.Run
+			})
 			next, err := f.q.Letters.Next(t.Context(), stored)
 			if err != nil {
 				t.Fatal(err)
@@ -68,9 +72,20 @@ func TestRedrive(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if known, err := f.q.Letters.Known(t.Context(), next); !known || err != nil {
-				t.Errorf("given up again, letter %s: %v, %v", next, known, err)
-			}
+			natstest.Await(t, "the letter of what was given up again", func() bool {
+				known, err := f.q.Letters.Known(t.Context(), next)
+				if err != nil {
+					t.Fatalf("given up again, letter %s: %v", next, err)
+				}
+				return known
+			})
+			natstest.Await(t, "both letters", func() bool {
+				n := 0
+				for range f.q.Letters.All(t.Context()) {
+					n++
+				}
+				return n == 2
+			})
 			back := 0
 			for l, err := range f.q.Letters.All(t.Context()) {
 				if err != nil {
@@ -90,9 +105,12 @@ func TestRedrive(t *testing.T) {
 			if back != 1 {
 				t.Errorf("%s came back as %d letters, want 1", l.ID, back)
 			}
-			for l := range f.q.Letters.All(t.Context()) {
-				t.Errorf("letter %d is still there", l.Seq)
-			}
+			natstest.Await(t, "no letter", func() bool {
+				for range f.q.Letters.All(t.Context()) {
+					return false
+				}
+				return true
+			})
 		}
 		for _, l := range []deadletter.Letter{
 			{Kind: deadletter.KindEffect, Run: "r"}, {Kind: deadletter.KindStart, Machine: "A", Run: "r"}, {Kind: deadletter.KindStart, Machine: "sink"},

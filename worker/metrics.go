@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pawlrun/pawl/flow"
 	"github.com/pawlrun/pawl/statemachine"
 )
 
@@ -160,6 +161,16 @@ func (m *metrics) resolve(catalog *statemachine.Catalog) {
 		for _, c := range []*prometheus.CounterVec{m.crashes, m.conflicts} {
 			c.WithLabelValues(e)
 		}
+		for _, outcome := range []string{doubtDone, doubtNotDone, doubtUnknown, doubtHalted} {
+			m.doubts.WithLabelValues(e, outcome)
+		}
+		for _, limit := range []LimitKind{LimitConcurrency, LimitRate, LimitPerKey, LimitRatePerKey} {
+			m.waits.WithLabelValues(e, string(limit))
+		}
+		for _, kind := range []flow.Kind{flow.KindEffect, flow.KindState, flow.KindKey} {
+			m.waits.WithLabelValues(e, string(kind))
+		}
+		m.inUse.WithLabelValues(e)
 		m.attempts.WithLabelValues(e, attemptRetried)
 		m.attempts.WithLabelValues(e, attemptGivenUp)
 	}

@@ -34,6 +34,9 @@ type hurt struct {
 	redis   *redistest.Server
 	workers [3]*process
 	earlier string // what the redis-server knew some time ago
+
+	due     chan int // runs that the producer is to start
+	started int      // how many it was told of
 }
 
 // fault is something that happens to a fleet; when it returns, what was killed
@@ -55,16 +58,9 @@ func TestFleetOnThreeNodes(t *testing.T) {
 	}
 	began := time.Now()
 	h := newHurt(t)
-	due := make(chan int, h.runs) // runs to start: half of them now, and some before each fault
 	acked := make(chan error, 1)
-	go func() { acked <- h.produce(due) }()
-	started := 0
-	start := func(until int) {
-		for ; started < until; started++ {
-			due <- started
-		}
-	}
-	start(h.runs / 2)
+	go func() { acked <- h.produce() }()
+	h.startUpTo(h.runs / 2) // the others before and during the faults
 	var faults []fault
 	for round := range max(1, h.runs/400) {
 		faults = append(faults, h.faults(round)...)
@@ -72,13 +68,14 @@ func TestFleetOnThreeNodes(t *testing.T) {
 	t.Logf("%5.1f s: it works", time.Since(began).Seconds())
 	for i, f := range faults {
 		// Whatever the last fault took: the next one meets runs under way.
-		start(h.runs/2 + (i+1)*(h.runs-h.runs/2)/len(faults))
+		h.startUpTo(h.runs/2 + (i+1)*(h.runs-h.runs/2)/len(faults))
 		h.progress(h.calls() + h.runs*killSteps/len(faults)/4)
 		at := time.Now()
 		f.happen()
 		t.Logf("%5.1f s: %s, after %d ms", time.Since(began).Seconds(), f.name, time.Since(at).Milliseconds())
 	}
-	close(due)
+	h.startUpTo(h.runs)
+	close(h.due)
 	if err := <-acked; err != nil {
 		t.Error(err)
 	}
@@ -103,6 +100,7 @@ func newHurt(t *testing.T) *hurt {
 	r := redistest.Start(t, redistest.Real, "--bind", "127.0.0.1", "--port", addr[strings.LastIndex(addr, ":")+1:], "--appendonly", "yes")
 	h := &hurt{t: t, fleet: join(t, c.URL(), false), killCheck: newKillCheck(t), cluster: c, redis: r}
 	h.runs = *fleetRuns
+	h.due = make(chan int, h.runs)
 	h.env = map[string]string{"PAWL_NATS_URL": c.URL(), "PAWL_REDIS_ADDR": addr}
 	for i := range h.workers {
 		h.begin(i)
@@ -121,10 +119,17 @@ func (h *hurt) begin(i int) {
 	h.workers[i] = startProcess(h.t, env(h.env, few))
 }
 
+// startUpTo has the producer start runs until there are so many.
+func (h *hurt) startUpTo(until int) {
+	for ; h.started < min(until, h.runs); h.started++ {
+		h.due <- h.started
+	}
+}
+
 // produce publishes starts as a producer does who wants every one of them
 // taken: what is not acknowledged is sent again.
-func (h *hurt) produce(due <-chan int) error {
-	for i := range due {
+func (h *hurt) produce() error {
+	for i := range h.due {
 		m := nats.NewMsg("pawl.start.kitchensink")
 		m.Header["Pawl-Run-Id"] = []string{fmt.Sprintf("kill-%d", i)}
 		m.Data = []byte(killScript(h.sink.URL, i))
@@ -228,11 +233,13 @@ func (h *hurt) asks(subject string, answer any) {
 	}
 }
 
-// halt stops the node that leads a stream until the runs have gone on without.
+// halt stops the node that leads a stream until runs have gone on without, and
+// others have begun.
 func (h *hurt) halt(stream string) {
 	n := h.cluster.Leader(stream)
 	n.Stop()
-	h.progress(h.calls() + 5)
+	h.startUpTo(h.started + 3)
+	h.progress(h.calls() + 2*killSteps)
 	n.Start()
 }
 

@@ -268,9 +268,14 @@ func (p *Process) connect(ctx context.Context) (*worker.Worker, error) {
 	if p.id, err = workerID(); err != nil {
 		return nil, err
 	}
+	var secret []byte
+	err = p.await(ctx, "nats", func(ctx context.Context) (err error) { secret, err = p.queue.Secret(ctx); return err })
+	if err != nil {
+		return nil, err
+	}
 	c := p.cfg
 	return worker.New(worker.Config{
-		ID: p.id, Build: Build(), Lanes: c.Worker.Lanes, Batch: c.Worker.Batch, InFlight: c.Worker.InFlight,
+		ID: p.id, Build: Build(), Secret: secret, Lanes: c.Worker.Lanes, Batch: c.Worker.Batch, InFlight: c.Worker.InFlight,
 		InlineMax: c.Worker.InlineMax, InlinePerRun: c.Worker.InlinePerRun, QueuedMax: c.Worker.QueuedMax, QueuedOf: c.Effects.Queued,
 		AckWait: c.Worker.AckWait, EffectWait: c.Worker.EffectAckWait, StopTimeout: c.Worker.StopTimeout, SweepEvery: c.Worker.SweepEvery,
 		Limits: limits(c.Effects.Limits),

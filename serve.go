@@ -90,7 +90,7 @@ func (p *Process) listenForStarts() (*webhook.Server, error) {
 	}
 	s, err := webhook.Listen(webhook.Options{
 		Addr: c.Addr, Tokens: c.Tokens(), InFlight: c.InFlight, Timeout: c.Timeout, Logger: p.log.With(logkey.Component, "webhook"),
-		Sender: p.queue.Sender, Machines: p.queue.Machines, Runs: &api.Answers{Log: p.queue.Log}, Served: p.observed.served("starts"),
+		Sender: p.queue.Sender, Machines: p.queue.Machines, Runs: &api.Answers{Log: p.queue.Log}, Results: p.queue.Sender, Log: p.queue.Log, Served: p.observed.served("starts"),
 	})
 	if err != nil {
 		return nil, err

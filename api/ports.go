@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"github.com/pawlrun/pawl/deadletter"
+	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
 )
 
@@ -93,6 +94,24 @@ type Sender interface {
 	Start(ctx context.Context, s Start) (uint64, error)
 	Signal(ctx context.Context, s SignalTo) error
 	Command(ctx context.Context, c Command) error
+}
+
+// Results takes what came of effects that somebody accepted.
+type Results interface {
+	// Awaited says which try a token is of; false if the fleet gave out none
+	// like it.
+	Awaited(ctx context.Context, token string) (queue.Callback, bool, error)
+	// Result returns when it is stored.
+	Result(ctx context.Context, r ResultOf) error
+}
+
+// ResultOf is what came of an effect that was accepted.
+type ResultOf struct {
+	Token     string
+	Body      []byte // the result, JSON
+	Heartbeat bool   // there is none yet
+	Code      int    // not 0: it failed, with a code as in HTTP
+	Error     string // … and why
 }
 
 // Start asks for a run.

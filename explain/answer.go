@@ -40,6 +40,7 @@ const (
 	Retry        Code = "retry"           // its last try failed: waits for the next
 	Throttled    Code = "throttled"       // its last try was put off by who performs it: no attempt spent
 	RetryDue     Code = "retry_due"       // the wait is over: waits for a worker
+	Accepted     Code = "accepted"        // who performs it has taken it on, and tells the result later
 	KeyHeld      Code = "key_held"        // another run holds its business key
 	EffectPaused Code = "effect_paused"   // an operator holds up its type
 	StatePaused  Code = "state_paused"    // … or the state it is asked in

@@ -48,7 +48,7 @@ func rank(c Code) int {
 		{StartWaits, EventWaits},
 		{GivenUp, EffectPaused, StatePaused, NoHandler},
 		{KeyHeld, OwnerLost, Lost, Again, Unclaimed, Elsewhere},
-		{KeyClosed, Limited, Throttled, Retry, RetryDue},
+		{KeyClosed, Limited, Throttled, Retry, RetryDue, Accepted},
 		{InQueue, Delivered, Inline, Performing},
 		{Held, NothingToWait},
 	}
@@ -239,6 +239,11 @@ func (f *Facts) parked(e *Reason, p *statemachine.Pending) {
 func (f *Facts) retry(e *Reason, p *statemachine.Pending) {
 	e.Code, e.Alone = Retry, true
 	e.Text = fmt.Sprintf("%s waits for attempt %d", p.Effect, p.Attempt)
+	if p.Accepted() && p.RetryAt.After(f.Now) {
+		e.Code, e.Until = Accepted, *p.RetryAt
+		e.Text = fmt.Sprintf("%s was accepted by who performs it, who tells the result later; without a word until then, the attempt has failed", p.Effect)
+		return
+	}
 	switch k, keyed := f.Keys[p.ID]; {
 	case keyed && !k.Done:
 		e.Code, e.Holder = KeyHeld, k.Run

@@ -84,6 +84,7 @@ func TestCauses(t *testing.T) {
 		{"given up, its letter taken out", in(facts(pending(statemachine.Parked, failed)), func(f *Facts) { f.Letters["e1"] = Letter{} }), GivenUp, false, "its letter was taken out", "pawl run retry r-1"},
 		{"given up, DLQ full", in(facts(pending(statemachine.Parked, failed)), func(f *Facts) { f.Full = []FullStream{{"PAWL_DLQ", "9 of 9 messages", true}} }), StreamFull, false, "stream PAWL_DLQ is full (9 of 9 messages)", "pawl doctor"},
 		{"a try to come", in(facts(pending(statemachine.Retry, failed, retryAt(later))), func(f *Facts) { f.Wakes["e1"] = Message{Place: Scheduled, Due: later} }), Retry, true, "waits for attempt 2, after http_5xx: 503", ""},
+		{"accepted", facts(pending(statemachine.Retry, retryAt(later), func(p *statemachine.Pending) { p.Cause = &statemachine.Cause{Class: statemachine.ClassAccepted} })), Accepted, true, "was accepted by who performs it", ""},
 		{"a try put off", in(facts(pending(statemachine.Retry, failed, retryAt(later))), func(f *Facts) {
 			f.Record.Events = []statemachine.Event{{Kind: statemachine.EventFailure, Effect: "e1", Free: true}}
 		}), Throttled, true, "spent no attempt", ""},

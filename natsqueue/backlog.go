@@ -59,6 +59,10 @@ func (l *link) oldest(ctx context.Context, name string, s *api.Stream, c api.Str
 		filter = l.subj.effects(strings.TrimPrefix(c.Name, consumerEffect))
 	case streamTimers:
 		filter = l.subj.dues()
+	case streamSignal:
+		if filter = l.subj.signals(); c.Name == ConsumerResult {
+			filter = l.subj.result("*")
+		}
 	}
 	if filter != "" {
 		m, err := l.lead(ctx, name, map[string]any{"next_by_subj": filter, "seq": s.FirstSeq})

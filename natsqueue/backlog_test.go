@@ -48,7 +48,7 @@ func TestBacklog(t *testing.T) {
 		}
 		return waiting[ConsumerDue] == 1
 	})
-	want := map[string]int{"due": 1, "effect-http+post": 1, "effect-noop": 0, "event": 0, "signal": 0, "start": 3}
+	want := map[string]int{"due": 1, "effect-http+post": 1, "effect-noop": 0, "event": 0, "result": 0, "signal": 0, "start": 3}
 	if diff := cmp.Diff(want, waiting); diff != "" {
 		t.Errorf("what waits (-want +got):\n%s", diff)
 	}

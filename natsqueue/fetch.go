@@ -97,6 +97,11 @@ func (s *Source) fetch(ctx context.Context, consumer, name string, n int, wait t
 			return nil, err
 		}
 	}
+	if consumer == ConsumerResult { // or no token could be told from a forged one
+		if _, err := s.secretOf(ctx); err != nil {
+			return nil, err
+		}
+	}
 	msgs, err := s.deliveries(ctx, consumer, s.subj.stream(name), n, wait)
 	out := make([]queue.Message, 0, len(msgs))
 	for _, m := range msgs {

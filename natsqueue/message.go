@@ -53,6 +53,8 @@ func (s *Source) fill(q *queue.Message, incarnation string) error {
 		return fillStart(q, t[1], incarnation)
 	case len(t) == 3 && t[0] == "signal":
 		return fillSignal(q, t[1], t[2], incarnation)
+	case len(t) == 2 && t[0] == "result":
+		return s.fillResult(q, t[1])
 	case len(t) == 3 && t[0] == "event":
 		return fillEvent(q, t[2])
 	case len(t) == 5 && t[0] == "effect":
@@ -100,6 +102,29 @@ func fillSignal(q *queue.Message, token, name, incarnation string) error {
 		q.ID = id
 	}
 	return first(err, bad)
+}
+
+// fillResult reads which try a result is of: its token says so.
+func (s *Source) fillResult(q *queue.Message, token string) error {
+	q.Kind = queue.Result
+	var secret []byte
+	if p := s.secret.Load(); p != nil {
+		secret = *p
+	}
+	c, ok := queue.ParseCallback(secret, token)
+	if !ok {
+		return errors.New("the token is none that this fleet gave out")
+	}
+	q.Run, q.ID, q.Try = c.Run, c.Effect, c.Try
+	switch {
+	case q.Headers[queue.HeaderOutcome] == queue.OutcomeHeartbeat:
+		q.Name = queue.OutcomeHeartbeat
+	case q.Headers[queue.HeaderFailureCode] != "":
+		q.Name = queue.OutcomeFailure
+	default:
+		q.Name = queue.OutcomeResult
+	}
+	return nil
 }
 
 func fillEvent(q *queue.Message, token string) error {

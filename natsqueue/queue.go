@@ -129,6 +129,8 @@ type link struct {
 	listen sync.Mutex              // held by who finds out:
 	heard  atomic.Pointer[hearing] // nil: it is not known yet
 
+	secret atomic.Pointer[[]byte] // of result tokens; nil: it was not read yet
+
 	mu           sync.Mutex
 	incarnations map[string]string // by stream
 }
@@ -214,7 +216,7 @@ func (q *Queue) Check(ctx context.Context, effects []string) error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	names := []string{ConsumerStart, ConsumerSignal, ConsumerEvent, ConsumerDue}
+	names := []string{ConsumerStart, ConsumerSignal, ConsumerResult, ConsumerEvent, ConsumerDue}
 	for _, e := range effects {
 		names = append(names, EffectConsumer(e))
 	}

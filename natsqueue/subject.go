@@ -74,6 +74,9 @@ func (s subjects) signal(run, name string) string {
 	return s.prefix + ".signal." + queue.Token(run) + "." + name
 }
 
+// result is the subject of what came of an effect that was accepted.
+func (s subjects) result(token string) string { return s.prefix + ".result." + token }
+
 func (s subjects) history(run string) string { return s.prefix + ".history." + runPart(run) }
 
 func (s subjects) partition(p int) string {
@@ -142,6 +145,9 @@ func (s subjects) audit(step string) string { return s.prefix + ".audit." + step
 // letters are the subjects of all letters.
 func (s subjects) letters() string { return s.prefix + ".dlq.*.*" }
 
+// signals are the subjects of all signals.
+func (s subjects) signals() string { return s.prefix + ".signal.*.*" }
+
 // effects are the subjects of the effects of a type, by its token, and dues
 // those of the timers that have fired.
 func (s subjects) effects(token string) string { return s.prefix + ".effect." + token + ".*.*.*" }
@@ -201,7 +207,7 @@ func (s subjects) streamOf(subject string) string {
 	switch t[0] {
 	case "start":
 		return streamStart
-	case "signal":
+	case "signal", "result":
 		return streamSignal
 	case "event":
 		return streamEvents

@@ -36,6 +36,7 @@ var streamNames = []string{
 const (
 	ConsumerStart  = "start"
 	ConsumerSignal = "signal"
+	ConsumerResult = "result"
 	ConsumerEvent  = "event"
 	ConsumerDue    = "due"
 
@@ -50,7 +51,7 @@ func streamOf(consumer string) (string, error) {
 	switch consumer {
 	case ConsumerStart:
 		return streamStart, nil
-	case ConsumerSignal:
+	case ConsumerSignal, ConsumerResult:
 		return streamSignal, nil
 	case ConsumerEvent:
 		return streamEvents, nil
@@ -188,7 +189,7 @@ func (t Topology) streams() []jetstream.StreamConfig {
 
 	start := queue(streamStart, "start.*")
 	start.MaxMsgs, start.MaxBytes, start.MaxMsgSize = t.Limits.StartMsgs, t.Limits.StartBytes, outsideMsgSize
-	signal := queue(streamSignal, "signal.*.*")
+	signal := queue(streamSignal, "signal.*.*", "result.*")
 	signal.MaxMsgs, signal.MaxBytes, signal.MaxMsgSize = t.Limits.SignalMsgs, t.Limits.SignalBytes, outsideMsgSize
 
 	// A stream with schedules refuses to discard new messages, and would drop
@@ -256,6 +257,7 @@ func (t Topology) consumers() []consumer {
 	all := []consumer{
 		shared(streamStart, ConsumerStart, "start.*", t.AckWait),
 		shared(streamSignal, ConsumerSignal, "signal.*.*", t.AckWait),
+		shared(streamSignal, ConsumerResult, "result.*", t.AckWait),
 		shared(streamEvents, ConsumerEvent, "event.*.*", t.AckWait),
 		// Never over the schedules themselves: an ack would cancel them.
 		shared(streamTimers, ConsumerDue, "due.>", t.AckWait),

@@ -34,7 +34,7 @@ func TestProvisionIsIdempotent(t *testing.T) {
 			nc := start.conn(t)
 			want := Topology{Replicas: start.n, Effects: []string{"noop", "http.post", "noop"}}
 			plan, err := Plan(t.Context(), nc, want)
-			if err != nil || len(plan) != len(streamNames)+4+2 {
+			if err != nil || len(plan) != len(streamNames)+5+2 {
 				t.Fatalf("plan for nothing = %v, %v", lines(plan), err)
 			}
 			made, err := Provision(t.Context(), nc, want)
@@ -78,6 +78,7 @@ func TestProvisionChangesAndHolds(t *testing.T) {
 	const grown = `change maximum bytes of stream PAWL_DLQ from 1048576 to 2097152
 change ack wait of consumer PAWL_START/start from 10s to 20s
 change ack wait of consumer PAWL_SIGNAL/signal from 10s to 20s
+change ack wait of consumer PAWL_SIGNAL/result from 10s to 20s
 change ack wait of consumer PAWL_EVENTS/event from 10s to 20s
 change ack wait of consumer PAWL_TIMERS/due from 10s to 20s`
 	const shrunk = `change maximum messages of stream PAWL_START from 1000 to 500 (not made: it would shrink; allow it if you mean it)
@@ -88,7 +89,7 @@ change maximum bytes of stream PAWL_HISTORY from none to 1073741824 (not made: i
 				return false
 			}
 		}
-		return len(got) == 7
+		return len(got) == 8
 	}
 	plan, err := Plan(t.Context(), nc, want)
 	if err != nil || !both(plan) {

@@ -19,6 +19,7 @@ const (
 	Event  Kind = "event"  // the fleet tells a run something
 	Due    Kind = "due"    // a timer of a run fired
 	Effect Kind = "effect" // a queued effect of a run is to be performed
+	Result Kind = "result" // who accepted an effect says what came of it
 )
 
 // Message is one delivery. The fields that its kind does not have are zero.
@@ -27,9 +28,9 @@ type Message struct {
 	Run       string // run id; for a start without one, made from the stream's sequence
 	Machine   string // start: name of the machine
 	Version   int    // start: Pawl-Machine-Version, 0 if absent
-	Name      string // signal: its name; event: the command; effect: the effect type
-	ID        string // signal and event: the sender's id; effect and due: the effect id
-	Try       int    // due: the try that is due
+	Name      string // signal: its name; event: the command; effect: the effect type; result: an Outcome
+	ID        string // signal and event: the sender's id; effect, due and result: the effect id
+	Try       int    // due: the try that is due; result: the one it is of
 	Asked     uint64 // effect and due: sequence of the record whose outbox it stood in
 	Body      []byte // start, signal and event: JSON
 	Subject   string // as it was published
@@ -43,6 +44,24 @@ type Message struct {
 	Fault     error     // set if the message cannot be understood; it is dead-lettered
 	Delivery            // how to answer it
 }
+
+// What a message of kind Result tells.
+const (
+	OutcomeResult    = "result"
+	OutcomeFailure   = "failure"   // Headers have its code and text, as micro services do
+	OutcomeHeartbeat = "heartbeat" // nothing yet
+
+	// OutcomeAccepted is none of those: an answer that says that they will come.
+	OutcomeAccepted = "accepted"
+)
+
+// The headers of a failure, and of a heartbeat.
+const (
+	HeaderFailureCode = "Nats-Service-Error-Code"
+	HeaderFailureText = "Nats-Service-Error"
+	HeaderRetryAfter  = "Retry-After"  // of a failure: seconds
+	HeaderOutcome     = "Pawl-Outcome" // "heartbeat"; of an answer: "accepted"
+)
 
 // LetterID is the id of the letter of a message, within its stream: what it is
 // judged to be may change from one delivery to the next, the letter is one.

@@ -41,8 +41,13 @@ func (f *Fold) turn(e *Event, body json.RawMessage) error {
 		return f.signal(e, body)
 	case EventResult:
 		return f.result(e, body)
-	case EventFailure:
+	case EventFailure, EventLapse:
 		return f.failure(e)
+	case EventCallback:
+		return f.callback(e, body)
+	case EventBeat:
+		f.prolong(e)
+		return nil
 	}
 	if e.Kind.IsCommand() {
 		return f.command(e, body)

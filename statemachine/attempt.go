@@ -17,6 +17,9 @@ type Attempt struct {
 	Type   string // its type
 	N      int    // which attempt, from 1
 	Try    int    // from 1, those that spent no attempt included
+	// Token is what a callback brings, if the handler returns Accepted. Nobody
+	// can guess it, and it is good for this try alone.
+	Token string
 }
 
 // attemptKey is the key of the Attempt in a context.

@@ -55,6 +55,15 @@ func records(t *testing.T) map[string]*sm.Record {
 	due := about(retry, sm.EventDue, "")
 	due.At, due.Seq = t3, 55
 	queued := step(d, "order-1", retry, due, signalEvent("s1"))
+	acceptance := fails(start, sm.ClassAccepted, &t3)
+	acceptance.Free = true
+	accepted := step(d, "order-1", start, acceptance)
+	beat, until := about(accepted, sm.EventBeat, ""), t3.Add(time.Hour)
+	beat.Try, beat.RetryAt, beat.Seq = 1, &until, 56
+	prolonged := step(d, "order-1", accepted, beat)
+	callback := about(accepted, sm.EventCallback, `{"ok":true}`)
+	callback.Try, callback.Seq = 1, 57
+	called := step(d, "order-1", prolonged, callback)
 	parked := step(d, "order-1", queued, fails(queued, "http", nil))
 	caught := step(d, "order-1", queued, fails(queued, "declined", nil))
 	ended := step(d, "order-1", caught, about(caught, sm.EventResult, `{}`))
@@ -88,7 +97,7 @@ func records(t *testing.T) map[string]*sm.Record {
 	flows.Succeed("done")
 	limited := step(flows.Definitions()[0], "flow-1", nil, startEvent(`{"id":"acct-7","total":12}`))
 	return map[string]*sm.Record{
-		"flow": limited.Record, "start": start.Record, "result": result.Record, "retry": retry.Record, "queued": queued.Record,
+		"flow": limited.Record, "start": start.Record, "result": result.Record, "retry": retry.Record, "accepted": accepted.Record, "prolonged": prolonged.Record, "called": called.Record, "queued": queued.Record,
 		"parked": parked.Record, "caught": caught.Record, "finished": ended.Record, "entombed": &tomb,
 		"paused": paused.Record, "held": held.Record, "resumed": resumed.Record, "redriven_counted": redriven.Record, "edited": edited.Record, "cancelled": cancelled.Record,
 		"undoable": flight.Record, "undos": undos.Record, "unwinding": unwinding.Record, "ending": ending.Record, "unwound": unwound.Record,

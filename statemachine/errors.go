@@ -53,6 +53,7 @@ type handlerError struct {
 	terminal bool
 	later    bool // spends no attempt
 	untried  bool // … however often
+	accepted bool // what came of it is told later
 	after    time.Duration
 	timed    bool // after was given
 	throttle bool // everything with its flow key is to wait
@@ -180,7 +181,9 @@ func RetryAfterOf(err error) (time.Duration, bool) {
 
 // decides reports whether the error says how to go on; the outermost that does
 // wins.
-func (e *handlerError) decides() bool { return e.terminal || e.later || e.untried || e.timed }
+func (e *handlerError) decides() bool {
+	return e.terminal || e.later || e.untried || e.accepted || e.timed
+}
 
 // find returns the outermost handler error that is as wanted, or nil.
 func find(err error, wanted func(*handlerError) bool) *handlerError {

@@ -29,6 +29,12 @@ func (f *Fold) normalize(e *Event) error {
 		id = DueEventID(e.Effect, e.Try)
 	case EventQueue:
 		id = QueueEventID(e.Effect)
+	case EventCallback:
+		id = CallbackEventID(e.Effect, e.Try)
+	case EventBeat:
+		id = BeatEventID(e.Effect, e.Try)
+	case EventLapse:
+		id = LapseEventID(e.Effect, e.Try)
 	case EventSignal:
 		if !strings.HasPrefix(id, SignalEventID("")) || !validID(id) || !validID(e.Name) {
 			return fmt.Errorf("signal event %q: an id is %q and UTF-8", id, SignalEventID("…"))
@@ -71,6 +77,11 @@ func (f *Fold) refuse(e *Event) (Outcome, bool) {
 		}
 		return Applied, false
 	}
+	if e.Kind == EventCallback || e.Kind == EventBeat {
+		if o := f.rec.Awaits(e.Effect, e.Try); o != Applied {
+			return o, true
+		}
+	}
 	p := f.pending(e.Effect)
 	if p == nil || f.rec.Status.Ended() {
 		return Stale, true
@@ -88,6 +99,15 @@ func (f *Fold) refuse(e *Event) (Outcome, bool) {
 			return Stale, true
 		}
 		return Early, p.RetryAt != nil && e.At.Before(*p.RetryAt)
+	case EventLapse:
+		if !p.Accepted() || p.Try != e.Try {
+			return Stale, true
+		}
+		return Early, e.At.Before(*p.RetryAt)
+	case EventBeat: // it says nothing new unless it moves the time
+		return Stale, !p.Accepted() || e.RetryAt == nil || !e.RetryAt.After(*p.RetryAt)
+	case EventCallback: // what failed before it came is not failed again
+		return Stale, e.Cause != nil && p.Place == Retry && !p.Accepted()
 	}
 	return Applied, false
 }

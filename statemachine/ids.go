@@ -24,6 +24,22 @@ func DueEventID(effect string, try int) string {
 	return "due:" + effect + ":" + strconv.Itoa(try)
 }
 
+// CallbackEventID is the id of what came of a try that was accepted.
+func CallbackEventID(effect string, try int) string {
+	return "callback:" + effect + ":" + strconv.Itoa(try)
+}
+
+// BeatEventID is the id of a sign of life of a try that was accepted.
+func BeatEventID(effect string, try int) string {
+	return "beat:" + effect + ":" + strconv.Itoa(try)
+}
+
+// LapseEventID is the id of the end of the wait for what came of a try; its try
+// is the next one, as that of a due time.
+func LapseEventID(effect string, try int) string {
+	return "lapse:" + effect + ":" + strconv.Itoa(try)
+}
+
 // QueueEventID is the id of the turn of an inline effect into a queued one.
 func QueueEventID(effect string) string { return "queue:" + effect }
 

@@ -16,6 +16,10 @@ type Policy struct {
 	Waits    Waits         // between attempts
 	InDoubt  InDoubt       // when nobody knows what came of a try; "": Repeat
 	Queued   bool          // never inline
+
+	// Within is how long what was Accepted may take; 0: 24 h. Heartbeat is how
+	// long who accepted it may be silent meanwhile; 0: as long.
+	Within, Heartbeat time.Duration
 }
 
 // Waits are how long a failed effect waits for its next attempt.
@@ -55,6 +59,7 @@ func (p Policy) over(q Policy) Policy {
 		Waits:    Waits{First: cmp.Or(q.Waits.First, p.Waits.First), Factor: cmp.Or(q.Waits.Factor, p.Waits.Factor), Max: cmp.Or(q.Waits.Max, p.Waits.Max)},
 		InDoubt:  cmp.Or(q.InDoubt, p.InDoubt),
 		Queued:   p.Queued || q.Queued,
+		Within:   cmp.Or(q.Within, p.Within), Heartbeat: cmp.Or(q.Heartbeat, p.Heartbeat),
 	}
 }
 
@@ -65,6 +70,7 @@ func (p Policy) check(effect string, h *Handler) (faults []error) {
 		}
 	}
 	fault(p.Timeout < 0, "timeout %s is negative", p.Timeout)
+	fault(p.Within < 0 || p.Heartbeat < 0, "within %s or heartbeat %s is negative", p.Within, p.Heartbeat)
 	fault(p.Attempts < 0, "%d attempts", p.Attempts)
 	fault(p.Waits.First < 0 || p.Waits.Max < 0, "a wait is negative")
 	fault(p.Waits.Factor != 0 && !(p.Waits.Factor >= 1), "factor %g is below 1", p.Waits.Factor)

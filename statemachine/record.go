@@ -134,7 +134,11 @@ const (
 	EventPause   EventKind = "pause"   // a person holds it
 	EventResume  EventKind = "resume"  // and lets it go on
 	EventRedrive EventKind = "redrive" // a person has given-up effects tried anew
-	EventResolve EventKind = "resolve" // a person says what a given-up effect came to
+
+	EventCallback EventKind = "callback" // who accepted an effect says what came of it
+	EventBeat     EventKind = "beat"     // … or that it is still at it
+	EventLapse    EventKind = "lapse"    // … or has said nothing for too long
+	EventResolve  EventKind = "resolve"  // a person says what a given-up effect came to
 )
 
 // Pending is an effect that was asked and has no result yet. It is carried in

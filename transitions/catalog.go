@@ -46,7 +46,7 @@ func Catalog(c Config) (*statemachine.Catalog, error) {
 	ship(catalog, c, emailSend, mail.send, local)
 	for _, name := range sortedKeys(c.Bound) {
 		b := c.Bound[name]
-		statemachine.HandleRaw(catalog, name, bound(b), statemachine.Policy{Timeout: b.Timeout})
+		statemachine.HandleRaw(catalog, name, bound(b), statemachine.Policy{Timeout: b.Timeout, Within: b.Within, Heartbeat: b.Heartbeat})
 		if b.Verify != "" {
 			statemachine.VerifierRaw(catalog, name, verifyBound(b))
 		}

@@ -50,6 +50,8 @@ type Bound struct {
 	Timeout time.Duration // of one attempt; default: Config.HTTPTimeout
 	Method  string        // POST (default), PUT or PATCH
 	Verify  string        // URL that tells what came of a call, asked with GET and the key; "": none
+	// Within and Heartbeat are those of statemachine.Policy, for what it accepts.
+	Within, Heartbeat time.Duration
 }
 
 // effectName is the grammar of effect types.
@@ -110,8 +112,8 @@ func (b Bound) validate(name string) error {
 	if !slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch}, b.Method) {
 		faults = append(faults, fmt.Errorf("bound effect %s: method %q is not POST, PUT or PATCH", name, b.Method))
 	}
-	if b.Timeout < 0 {
-		faults = append(faults, fmt.Errorf("bound effect %s: timeout %v is negative", name, b.Timeout))
+	if b.Timeout < 0 || b.Within < 0 || b.Heartbeat < 0 {
+		faults = append(faults, fmt.Errorf("bound effect %s: timeout %v, within %v or heartbeat %v is negative", name, b.Timeout, b.Within, b.Heartbeat))
 	}
 	return errors.Join(faults...)
 }

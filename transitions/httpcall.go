@@ -58,6 +58,7 @@ type call struct {
 	body   []byte
 	key    string // sent as Idempotency-Key unless empty
 	limit  int    // bytes of the response that are accepted
+	later  bool   // 202 says that the result comes later, by a callback
 }
 
 // do sends a request and returns the body of a successful response and its
@@ -89,6 +90,9 @@ func (c *caller) do(ctx context.Context, r call) (body []byte, mediaType string,
 		return nil, "", unreached(where, err)
 	}
 	defer res.Body.Close()
+	if r.later && res.StatusCode == http.StatusAccepted {
+		return nil, "", statemachine.Accepted()
+	}
 	body, err = io.ReadAll(io.LimitReader(res.Body, int64(r.limit)+1))
 	if err := judge(where, res, body); err != nil {
 		return nil, "", err

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawlrun/pawl/statemachine"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -237,5 +239,28 @@ func resolveTo(c *caller, address string) {
 	dial := transport.DialContext
 	transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return dial(ctx, network, address)
+	}
+}
+
+// 202 from a service that an effect is bound to says that the result comes
+// later; a request has the token that it comes with. Of http.post it is a
+// response like any other.
+func TestAcceptedOverHTTP(t *testing.T) {
+	t.Parallel()
+	asked := make(chan http.Header, 2)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.Header
+		w.WriteHeader(http.StatusAccepted)
+		_, _ = w.Write([]byte(`{"job":7}`))
+	}))
+	t.Cleanup(s.Close)
+	ctx := statemachine.WithAttempt(t.Context(), statemachine.Attempt{Run: "r 1", Effect: "e1", N: 2, Token: "abc"})
+	got, err := bound(Bound{URL: s.URL, Method: http.MethodPost})(ctx, "k", []byte(`{}`))
+	if h := <-asked; got != nil || !statemachine.IsAccepted(err) || h.Get("Pawl-Result-Token") != "abc" || h.Get("Pawl-Run-Id") != "r%201" || h.Get("Pawl-Attempt") != "2" {
+		t.Errorf("bound: %s, %v, asked with %v", got, err, h)
+	}
+	got, err = newCaller(&allowList{any: true}, time.Second).httpPost(ctx, "k", post{URL: s.URL})
+	if string(got) != `{"job":7}` || err != nil || (<-asked).Get("Pawl-Result-Token") != "" {
+		t.Errorf("http.post: %s, %v", got, err)
 	}
 }

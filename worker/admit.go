@@ -54,6 +54,8 @@ func admit(m queue.Message) (*held, error) {
 		h.event = &statemachine.Event{ID: statemachine.CommandEventID(m.ID), Kind: kind, At: m.Time.UTC(), Seq: m.Seq, Body: m.Body}
 	case queue.Due:
 		h.event = &statemachine.Event{ID: statemachine.DueEventID(m.ID, m.Try), Kind: statemachine.EventDue, Effect: m.ID, Try: m.Try, At: m.Time.UTC(), Seq: m.Seq}
+	case queue.Result:
+		return h, admitResult(h)
 	case queue.Effect:
 		h.wake = statemachine.EffectWake(m.ID)
 	default:
@@ -106,10 +108,15 @@ func (l *lane) outcome(ctx context.Context, s *slot, h *held, o statemachine.Out
 			fmt.Errorf("run %q exists, of machine %s and with another input: this start was not applied", s.run, s.state.Machine)))
 	case statemachine.Ended:
 		what := "signal"
-		if h.m.Kind == queue.Event {
+		switch h.m.Kind {
+		case queue.Event:
 			what = "command"
+		case queue.Result:
+			what = "callback"
 		}
 		l.refuse(ctx, s, h, statemachine.Terminal("run_ended", fmt.Errorf("run %q has ended (%s): the %s %s was not applied", s.run, s.state.Status, what, h.m.Name)))
+	case statemachine.Stale:
+		l.late(ctx, s, h)
 	case statemachine.Early: // its own time does not change: only a copy can come later
 		if p := s.pending(h.m.ID); p != nil && p.RetryAt != nil {
 			l.postponeTo(ctx, s, h, *p.RetryAt)

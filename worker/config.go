@@ -29,8 +29,9 @@ type Ports struct {
 
 // Config is how a worker works. Zero values mean the default.
 type Config struct {
-	ID    string // of this worker, unique for its life; goes into records and claims
-	Build string // of this binary; goes into records
+	ID     string // of this worker, unique for its life; goes into records and claims
+	Build  string // of this binary; goes into records
+	Secret []byte // of the fleet: what result tokens are signed with
 
 	Lanes        int                   // goroutines that drive runs; default 4
 	Batch        int                   // runs a lane takes at once; default 256

@@ -288,7 +288,7 @@ func unsure(err error) bool {
 		return false
 	}
 	switch statemachine.ClassOf(err) {
-	case statemachine.ClassTimeout, statemachine.ClassPanic, statemachine.ClassInDoubt, classHung:
+	case statemachine.ClassTimeout, statemachine.ClassPanic, statemachine.ClassInDoubt, statemachine.ClassAccepted, classHung:
 		return true
 	}
 	return statemachine.IsUnsure(err)

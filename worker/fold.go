@@ -87,7 +87,11 @@ func (l *lane) foldMessage(ctx context.Context, s *slot, f *statemachine.Fold, o
 	if (h.event.Kind == statemachine.EventResume || h.event.Kind == statemachine.EventCancel && f.Undoes()) && !l.mayResume(s, out) {
 		return false
 	}
-	o, err := f.Apply(*h.event)
+	o, err := f.Apply(l.timed(s, h))
+	if err != nil && out.events() == 0 && h.m.Kind == queue.Result && h.failure == nil { // the machine cannot take this result
+		h.fail(statemachine.Terminal(statemachine.ClassOf(err), err))
+		o, err = f.Apply(l.timed(s, h))
+	}
 	switch {
 	case err == nil && o == statemachine.Applied:
 		out.held = append(out.held, h)

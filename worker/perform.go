@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pawlrun/pawl/internal/logkey"
+	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
 )
 
@@ -98,7 +99,7 @@ func (w *Worker) resultOf(c *call, body []byte, err error) *result {
 	r := &result{call: c, body: body, err: err}
 	outcome := callOK
 	switch {
-	case err == nil:
+	case err == nil, statemachine.IsAccepted(err):
 	case w.handlers.Err() != nil:
 		r.dropped, outcome = true, callInterrupted
 	case isUntried(err):
@@ -135,9 +136,14 @@ func (a *attempt) call(ctx context.Context, f func(context.Context, string, json
 		return nil, untried("resolve input: %w", err)
 	}
 	p := &a.c.pending
-	ctx = statemachine.WithAttempt(ctx, statemachine.Attempt{Run: a.run, Effect: p.ID, Type: p.Effect, N: p.Attempt, Try: p.Try})
+	ctx = statemachine.WithAttempt(ctx, statemachine.Attempt{Run: a.run, Effect: p.ID, Type: p.Effect, N: p.Attempt, Try: p.Try,
+		Token: queue.Callback{Run: a.run, Effect: p.ID, Try: p.Try}.Token(a.w.cfg.Secret)})
 	body, err = callSafely(ctx, f, p.IdempotencyKey(), input)
 	switch {
+	case statemachine.IsAccepted(err) && p.Key != "":
+		return nil, statemachine.Terminal("accepted_key", fmt.Errorf("it was accepted, and has the business key %q: what comes of it later cannot be recorded under that", p.Key))
+	case statemachine.IsAccepted(err):
+		return nil, err
 	case err != nil && ctx.Err() != nil && !statemachine.IsTerminal(err) && !statemachine.IsLater(err) && !statemachine.IsUntried(err):
 		return nil, statemachine.Classed(statemachine.ClassTimeout, context.Cause(ctx))
 	case err != nil:
@@ -171,6 +177,11 @@ func (l *lane) resultEvent(s *slot, r *result) statemachine.Event {
 	e := statemachine.Event{ID: statemachine.FailureEventID(p.ID, p.Try), Kind: statemachine.EventFailure, At: now, Effect: p.ID, Name: p.Effect, Try: p.Try,
 		Cause: &statemachine.Cause{Class: r.class, Message: messageOf(r.err), State: s.state.To, Effect: p.Effect, Attempt: p.Attempt}}
 	h, _ := l.w.catalog.Handler(p.Effect)
+	if statemachine.IsAccepted(r.err) { // the attempt is under way
+		at := l.deadline(now, now, h)
+		e.RetryAt, e.Free, e.Cause.Message = &at, true, "what comes of it is told later"
+		return e
+	}
 	outcome := attemptGivenUp
 	if !l.w.givesUp(p, h, r.err) {
 		wait, ok := statemachine.RetryAfterOf(r.err)

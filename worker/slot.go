@@ -36,15 +36,16 @@ type slot struct {
 
 // held is a message in hand.
 type held struct {
-	m     queue.Message
-	gate  *gate               // what it counts against
-	event *statemachine.Event // what it tells the run; nil for an effect's message
-	wake  string              // it resumes inline effects with this wake; "" if none
-	since time.Time           // when this worker first received it
-	beat  time.Time           // when it was received or last prolonged
-	known bool                // start: the run has taken it, or one like it
-	kept  time.Time           // effect: it is held until then, though nobody performs it: it waits for its turn
-	spent bool                // nothing of it is left to do: a letter or a postponed copy is stored
+	m       queue.Message
+	gate    *gate               // what it counts against
+	event   *statemachine.Event // what it tells the run; nil for an effect's message
+	wake    string              // it resumes inline effects with this wake; "" if none
+	since   time.Time           // when this worker first received it
+	beat    time.Time           // when it was received or last prolonged
+	failure error               // result: what its failure is
+	known   bool                // start: the run has taken it, or one like it
+	kept    time.Time           // effect: it is held until then, though nobody performs it: it waits for its turn
+	spent   bool                // nothing of it is left to do: a letter or a postponed copy is stored
 }
 
 // call is a handler under way.
@@ -210,7 +211,10 @@ func (s *slot) applied(h *held) bool {
 	case statemachine.EventDue:
 		p := s.pending(e.Effect)
 		return p == nil || p.Place != statemachine.Retry || p.Try != e.Try
-	default: // signals and commands
+	case statemachine.EventBeat:
+		p := s.pending(e.Effect)
+		return p == nil || !p.Accepted() || e.RetryAt != nil && !e.RetryAt.After(*p.RetryAt)
+	default: // signals, commands and callbacks
 		return contains(s.state.Applied, e.ID)
 	}
 }

@@ -182,7 +182,7 @@ type consumer struct {
 const consumerDue = "due"
 
 func (w *Worker) consumers() []consumer {
-	all := []consumer{{"start", w.starts, ""}, {"signal", w.others, ""}, {"event", w.others, ""}, {consumerDue, w.others, ""}}
+	all := []consumer{{"start", w.starts, ""}, {"signal", w.others, ""}, {"result", w.others, ""}, {"event", w.others, ""}, {consumerDue, w.others, ""}}
 	for _, e := range w.catalog.Effects() {
 		all = append(all, consumer{"effect-" + strings.ReplaceAll(e, ".", "+"), w.effects[e], e})
 	}

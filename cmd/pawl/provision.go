@@ -52,7 +52,7 @@ smaller, is left; then the exit code is 1.`,
 func topology(cfg pawl.Config) (natsqueue.Topology, error) {
 	bound := make(map[string]transitions.Bound, len(cfg.Effects.Bound))
 	for name, b := range cfg.Effects.Bound {
-		bound[name] = transitions.Bound{URL: b.URL, Call: pawl.HandlerOf(b), Timeout: b.Timeout, Verify: b.Verify}
+		bound[name] = transitions.Bound{URL: b.URL, Call: pawl.HandlerOf(b), Timeout: b.Timeout, Verify: b.Verify, Within: b.Within, Heartbeat: b.Heartbeat}
 	}
 	catalog, err := transitions.Catalog(transitions.Config{AllowHosts: cfg.Effects.HTTP.AllowHosts, Bound: bound})
 	if err != nil {

@@ -66,7 +66,7 @@ func catalogue(cfg pawl.Config, log *slog.Logger, out io.Writer) (*statemachine.
 func transitionsConfig(cfg config.Config, log *slog.Logger, out io.Writer) transitions.Config {
 	bound := make(map[string]transitions.Bound, len(cfg.Effects.Bound))
 	for name, b := range cfg.Effects.Bound {
-		bound[name] = transitions.Bound{URL: b.URL, Call: pawl.HandlerOf(b), Timeout: b.Timeout, Verify: b.Verify}
+		bound[name] = transitions.Bound{URL: b.URL, Call: pawl.HandlerOf(b), Timeout: b.Timeout, Verify: b.Verify, Within: b.Within, Heartbeat: b.Heartbeat}
 	}
 	return transitions.Config{
 		AllowHosts: cfg.Effects.HTTP.AllowHosts, HTTPTimeout: cfg.Effects.HTTP.Timeout,

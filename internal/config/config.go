@@ -207,6 +207,9 @@ type Bound struct {
 	Subject string        `yaml:"subject"` // of NATS, instead of a URL
 	Timeout time.Duration `yaml:"timeout"` // after Load: effects.http.timeout unless given
 	Verify  string        `yaml:"verify"`  // URL that tells what came of a call; empty: none does
+	// Of what it accepts, and tells the result of later.
+	Within    time.Duration `yaml:"within"`    // 0: 24 h
+	Heartbeat time.Duration `yaml:"heartbeat"` // 0: within
 }
 
 // Policy says how the attempts of an effect type go. What is zero is as its

@@ -191,6 +191,12 @@ func (e *Effects) validate(f *faults, prefix string) {
 		if b.Timeout != 0 {
 			lasting(f, path+".timeout", b.Timeout, time.Millisecond, time.Hour)
 		}
+		if b.Within != 0 {
+			lasting(f, path+".within", b.Within, time.Second, 365*24*time.Hour)
+		}
+		if b.Heartbeat != 0 {
+			lasting(f, path+".heartbeat", b.Heartbeat, time.Second, 365*24*time.Hour)
+		}
 	}
 }
 

@@ -5,8 +5,9 @@
 // attempt in headers. The answer is the result as JSON (other text becomes
 // {"text": …}), or an error as micro services have it, in the headers
 // Nats-Service-Error-Code and Nats-Service-Error, with Retry-After in seconds.
-// What a code means is in statemachine.Answered, the same as over HTTP. That
-// nobody listens is no attempt.
+// What a code means is in statemachine.Answered, the same as over HTTP. An answer
+// with Pawl-Outcome: accepted says that the result comes later, by a callback with
+// the request's Pawl-Result-Token. That nobody listens is no attempt.
 package natscall
 
 import (
@@ -33,6 +34,7 @@ const (
 	HeaderType    = "Pawl-Effect"
 	HeaderKey     = "Pawl-Idempotency-Key"
 	HeaderAttempt = "Pawl-Attempt"
+	HeaderToken   = "Pawl-Result-Token" // what brings the result if the answer is that the effect was accepted
 
 	headerRetryAfter = "Retry-After" // of an answer
 )
@@ -71,7 +73,7 @@ func request(ctx context.Context, subject, key string, input json.RawMessage) *n
 	h := nats.Header{HeaderKey: {value(key)}}
 	if a, ok := statemachine.AttemptOf(ctx); ok {
 		h[HeaderRun], h[HeaderEffect], h[HeaderType] = []string{value(a.Run)}, []string{a.Effect}, []string{a.Type}
-		h[HeaderAttempt] = []string{strconv.Itoa(a.N)}
+		h[HeaderAttempt], h[HeaderToken] = []string{strconv.Itoa(a.N)}, []string{a.Token}
 	}
 	return &nats.Msg{Subject: subject, Header: h, Data: input}
 }
@@ -117,6 +119,9 @@ func read(subject string, m *nats.Msg) (json.RawMessage, error) {
 			return nil, said
 		}
 		return nil, statemachine.Answered(code, "nats", retryAfter(m.Header), said)
+	}
+	if m.Header.Get(queue.HeaderOutcome) == queue.OutcomeAccepted {
+		return nil, statemachine.Accepted()
 	}
 	if len(m.Data) > maxAnswer {
 		return nil, statemachine.Terminal("response_too_large", fmt.Errorf("%s: the answer has %d bytes, over %d", subject, len(m.Data), maxAnswer))

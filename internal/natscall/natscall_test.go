@@ -37,7 +37,7 @@ func call(t *testing.T, nc *nats.Conn, subject string, timeout time.Duration) (j
 	t.Helper()
 	ctx, cancel := context.WithTimeout(With(t.Context(), nc), timeout)
 	defer cancel()
-	ctx = statemachine.WithAttempt(ctx, statemachine.Attempt{Run: "re\nport", Effect: "e1", Type: "crm.update", N: 2, Try: 3})
+	ctx = statemachine.WithAttempt(ctx, statemachine.Attempt{Run: "re\nport", Effect: "e1", Type: "crm.update", N: 2, Try: 3, Token: "t"})
 	return Handler(subject)(ctx, "key 1", json.RawMessage(`{"n":1}`))
 }
 
@@ -69,6 +69,7 @@ func TestAnswers(t *testing.T) {
 	answers(t, service, "broken", reply(failing("500", strings.Repeat("long ", 1000)), nil))
 	answers(t, service, "odd", reply(failing("oops", "no number"), nil))
 	answers(t, service, "good-error", reply(failing("200", "an error all the same"), nil))
+	answers(t, service, "accepted", reply(nats.Header{"Pawl-Outcome": {"accepted"}}, []byte("whatever")))
 	answers(t, service, "never", func(*nats.Msg) {})
 	s, err := micro.AddService(service, micro.Config{Name: "crm", Version: "1.0.0", Endpoint: &micro.EndpointConfig{
 		Subject: "micro", Handler: micro.HandlerFunc(func(r micro.Request) { _ = r.Error("409", "still at it", nil) }),
@@ -103,6 +104,7 @@ func TestAnswers(t *testing.T) {
 		{subject: "odd", class: "error", text: "odd: oops: no number"},
 		{subject: "good-error", class: "error", text: "an error all the same"},
 		{subject: "stored", class: "subject_of_a_stream", text: `stream "TAKES_ALL" stores what is sent there`, terminal: true},
+		{subject: "accepted", class: "accepted", text: "accepted"},
 		{subject: "nobody", class: "no_responders", text: "nobody listens on nobody", untried: true},
 		{subject: "never", class: "timeout", text: "never: context deadline exceeded"},
 	}
@@ -112,6 +114,9 @@ func TestAnswers(t *testing.T) {
 			timeout = 100 * time.Millisecond
 		}
 		got, err := call(t, nc, tt.subject, timeout)
+		if statemachine.IsAccepted(err) != (tt.class == "accepted") {
+			t.Errorf("%s: accepted %v", tt.subject, statemachine.IsAccepted(err))
+		}
 		after, _ := statemachine.RetryAfterOf(err)
 		if string(got) != tt.result || statemachine.ClassOf(err) != tt.class || statemachine.IsTerminal(err) != tt.terminal ||
 			statemachine.IsLater(err) != tt.later || statemachine.IsUntried(err) != tt.untried || after != tt.after {
@@ -123,7 +128,7 @@ func TestAnswers(t *testing.T) {
 	}
 	m := <-asked
 	want := nats.Header{
-		HeaderRun: {"base64:cmUKcG9ydA=="}, HeaderEffect: {"e1"}, HeaderType: {"crm.update"}, HeaderAttempt: {"2"}, HeaderKey: {"key 1"},
+		HeaderRun: {"base64:cmUKcG9ydA=="}, HeaderEffect: {"e1"}, HeaderType: {"crm.update"}, HeaderAttempt: {"2"}, HeaderKey: {"key 1"}, HeaderToken: {"t"},
 	}
 	for name, v := range want {
 		if m.Header.Get(name) != v[0] {

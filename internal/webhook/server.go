@@ -17,6 +17,7 @@ import (
 
 	"github.com/pawlrun/pawl/api"
 	"github.com/pawlrun/pawl/internal/serve"
+	"github.com/pawlrun/pawl/statemachine"
 )
 
 // Machines knows what the fleet can run.
@@ -31,6 +32,11 @@ type Runs interface {
 	Run(ctx context.Context, id string, items int) (*api.Run, error)
 }
 
+// Log is where a run's last record is looked at; nil if it has none.
+type Log interface {
+	Look(ctx context.Context, run string) (*statemachine.Stored, error)
+}
+
 // Options say what is taken, from whom, and where it goes.
 type Options struct {
 	Addr     string   // host:port; port 0 takes a free one
@@ -38,6 +44,8 @@ type Options struct {
 	Sender   api.Sender
 	Machines Machines
 	Runs     Runs
+	Results  api.Results
+	Log      Log
 	InFlight int           // requests at once; default 64
 	Timeout  time.Duration // of storing one message, or reading one run; default 5 s
 	Logger   *slog.Logger  // nil drops what the server says
@@ -100,6 +108,9 @@ func Listen(o Options) (*Server, error) {
 	s.mux.HandleFunc("POST /start/{machine}", s.start)
 	s.mux.HandleFunc("POST /signal/{run}/{name}", s.signal)
 	s.mux.HandleFunc("GET /runs/{run}", s.run)
+	s.mux.HandleFunc("POST "+results+"{token}", s.result)
+	s.mux.HandleFunc("POST "+results+"{token}/failure", s.failure)
+	s.mux.HandleFunc("POST "+results+"{token}/heartbeat", s.heartbeat)
 	s.Server = &serve.Server{What: "starts over HTTP", Listener: l, Grace: o.Timeout + grace, HTTP: &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: headerTimeout,
@@ -112,13 +123,17 @@ func Listen(o Options) (*Server, error) {
 	return s, nil
 }
 
+// results is where the results of effects are taken. Their own tokens let them
+// in: who brings one may be no one whom the fleet gave another.
+const results = "/result/"
+
 // ServeHTTP lets in who has a token, while there is a place.
 func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	_, pattern := s.mux.Handler(req)
 	_, path, _ := strings.Cut(pattern, " ")
 	c := serve.Remember(w)
 	defer func() { s.o.Served(path, c.Code) }()
-	if !s.knows(req) {
+	if !strings.HasPrefix(path, results) && !s.knows(req) {
 		c.Header().Set("WWW-Authenticate", `Bearer realm="pawl"`)
 		fail(c, &api.Error{Code: http.StatusUnauthorized, Class: "unauthorised", Message: "a token is needed: Authorization: Bearer …"})
 		return

@@ -172,26 +172,26 @@ func TestResultComesLater(t *testing.T) {
 			return err == nil && i.CachedInfo().State.Msgs == 0
 		})
 	}
-	c.tell(a.Token, `"over nats"`, nil)
-	c.tell(a.Token, `"again"`, nil)
+	c.tell(a.Token(), `"over nats"`, nil)
+	c.tell(a.Token(), `"again"`, nil)
 	c.succeeds("nats", "over nats")
 
 	a = c.accepted("http")
-	if code, body := c.post(a.Token, `"over http"`); code != http.StatusAccepted || body != `{"outcome":"accepted"}` {
+	if code, body := c.post(a.Token(), `"over http"`); code != http.StatusAccepted || body != `{"outcome":"accepted"}` {
 		t.Errorf("a result: %d %s", code, body)
 	}
 	c.succeeds("http", "over http")
-	if code, body := c.post(a.Token, `"again"`); code != http.StatusOK || body != `{"outcome":"duplicate"}` {
+	if code, body := c.post(a.Token(), `"again"`); code != http.StatusOK || body != `{"outcome":"duplicate"}` {
 		t.Errorf("a second result: %d %s", code, body)
 	}
 	forged := queue.Callback{Run: a.Run, Effect: a.Effect, Try: a.Try}.Token([]byte("0123456789abcdef0123456789abcdef"))
-	for _, token := range []string{forged, "nosuch", a.Token[1:]} {
+	for _, token := range []string{forged, "nosuch", a.Token()[1:]} {
 		if code, body := c.post(token, `1`); code != http.StatusNotFound || !strings.Contains(body, "none that this fleet gave out") {
 			t.Errorf("an unknown token: %d %s", code, body)
 		}
 	}
 	for _, body := range []string{"", "{", `{"code":200}`} {
-		path := a.Token
+		path := a.Token()
 		if strings.HasPrefix(body, `{"code`) {
 			path += "/failure"
 		}
@@ -204,10 +204,10 @@ func TestResultComesLater(t *testing.T) {
 	a = c.accepted("cancelled")
 	c.command(statemachine.EventCancel, "cancelled", "c1", statemachine.Command{})
 	c.ended("cancelled")
-	if code, body := c.post(a.Token, `1`); code != http.StatusGone || !strings.Contains(body, "too late") {
+	if code, body := c.post(a.Token(), `1`); code != http.StatusGone || !strings.Contains(body, "too late") {
 		t.Errorf("a late result: %d %s", code, body)
 	}
-	c.tell(a.Token, `"late"`, nil)
+	c.tell(a.Token(), `"late"`, nil)
 	c.tell(forged, `"forged"`, nil)
 	letters := c.letters(2)
 	slices.SortFunc(letters, func(a, b deadletter.Letter) int { return -strings.Compare(a.Class, b.Class) })
@@ -226,18 +226,18 @@ func TestResultComesLater(t *testing.T) {
 func TestFailureComesLater(t *testing.T) {
 	c, _ := calling(t, statemachine.Policy{})
 	a := c.accepted("twice")
-	c.tell(a.Token, "", nats.Header{"Nats-Service-Error-Code": {"500"}, "Nats-Service-Error": {"out of paper"}})
+	c.tell(a.Token(), "", nats.Header{"Nats-Service-Error-Code": {"500"}, "Nats-Service-Error": {"out of paper"}})
 	c.reaches("twice", func(r *statemachine.Stored) bool {
 		return len(r.Pending) == 1 && r.Pending[0].Accepted() && r.Pending[0].Attempt == 2
 	})
 	b := c.given("twice")
-	if b.Token == a.Token || b.N != 2 {
+	if b.Token() == a.Token() || b.N != 2 {
 		t.Errorf("attempts %+v and %+v", a, b)
 	}
-	if code, body := c.post(a.Token, `"late"`); code != http.StatusOK && code != http.StatusGone {
+	if code, body := c.post(a.Token(), `"late"`); code != http.StatusOK && code != http.StatusGone {
 		t.Errorf("a result after its failure: %d %s", code, body)
 	}
-	if code, body := c.post(b.Token+"/failure", `{"code":502,"error":"still none"}`); code != http.StatusAccepted {
+	if code, body := c.post(b.Token()+"/failure", `{"code":502,"error":"still none"}`); code != http.StatusAccepted {
 		t.Errorf("a failure: %d %s", code, body)
 	}
 	r := c.reaches("twice", func(r *statemachine.Stored) bool { return r.Status == statemachine.StatusParked })
@@ -247,17 +247,17 @@ func TestFailureComesLater(t *testing.T) {
 	if l := c.letters(1); len(l) != 1 || l[0].Attempts != 2 {
 		t.Errorf("letters %+v", l)
 	}
-	if code, _ := c.post(b.Token, `1`); code != http.StatusOK { // it has told what came of it
+	if code, _ := c.post(b.Token(), `1`); code != http.StatusOK { // it has told what came of it
 		t.Errorf("after the end: %d", code)
 	}
 	a = c.accepted("refused")
-	c.post(a.Token+"/failure", `{"code":404,"error":"no such customer"}`)
+	c.post(a.Token()+"/failure", `{"code":404,"error":"no such customer"}`)
 	r = c.reaches("refused", func(r *statemachine.Stored) bool { return r.Status == statemachine.StatusParked })
 	if p := r.Pending[0]; p.Attempt != 1 || p.Cause.Class != "callback_4xx" {
 		t.Errorf("refused: %s", describe(r))
 	}
 	a = c.accepted("wrong")
-	c.tell(a.Token, `{"not":"a string"}`, nil)
+	c.tell(a.Token(), `{"not":"a string"}`, nil)
 	r = c.reaches("wrong", func(r *statemachine.Stored) bool { return r.Status == statemachine.StatusParked })
 	if p := r.Pending[0]; p.Cause.Class != statemachine.ClassInvalidResult {
 		t.Errorf("a result that does not fit: %s", describe(r))
@@ -273,16 +273,16 @@ func TestDeadlineOfWhatWasAccepted(t *testing.T) {
 	first := c.last("beats").Pending[0].RetryAt
 	for end := time.Now().Add(5 * silence / 2); time.Now().Before(end); {
 		before := *c.last("beats").Pending[0].RetryAt
-		c.tell(a.Token, "", nats.Header{"Pawl-Outcome": {"heartbeat"}})
+		c.tell(a.Token(), "", nats.Header{"Pawl-Outcome": {"heartbeat"}})
 		c.reaches("beats", func(r *statemachine.Stored) bool { return r.Pending[0].RetryAt.After(before) })
 	}
 	if p := c.last("beats").Pending[0]; p.Attempt != 1 || !p.Accepted() || !p.RetryAt.After(first.Add(silence)) {
 		t.Errorf("after heartbeats: %s", describe(c.last("beats")))
 	}
-	if code, body := c.post(a.Token+"/heartbeat", ""); code != http.StatusAccepted {
+	if code, body := c.post(a.Token()+"/heartbeat", ""); code != http.StatusAccepted {
 		t.Errorf("a heartbeat: %d %s", code, body)
 	}
-	c.tell(a.Token, `"at last"`, nil)
+	c.tell(a.Token(), `"at last"`, nil)
 	c.succeeds("beats", "at last")
 
 	a = c.accepted("silent")
@@ -298,10 +298,10 @@ func TestDeadlineOfWhatWasAccepted(t *testing.T) {
 			}
 		}
 	}
-	if code, body := c.post(a.Token, `1`); code != http.StatusGone {
+	if code, body := c.post(a.Token(), `1`); code != http.StatusGone {
 		t.Errorf("after the deadline: %d %s", code, body)
 	}
-	c.tell(a.Token, `"late"`, nil)
+	c.tell(a.Token(), `"late"`, nil)
 	l := c.letters(2)
 	if len(l) != 2 || l[1].Class != "late_result" || l[1].Run != "silent" {
 		t.Errorf("letters %+v", l)
@@ -325,7 +325,7 @@ func TestResultWhileNobodyIsThere(t *testing.T) {
 	a := c.accepted("alone")
 	b := c.accepted("wiped")
 	stop()
-	c.tell(a.Token, `"for nobody"`, nil)
+	c.tell(a.Token(), `"for nobody"`, nil)
 	client := redis.NewClient(&redis.Options{Addr: c.redis})
 	t.Cleanup(func() { _ = client.Close() })
 	if err := client.FlushAll(t.Context()).Err(); err != nil {
@@ -336,6 +336,6 @@ func TestResultWhileNobodyIsThere(t *testing.T) {
 	if err := client.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	c.tell(b.Token, `"all is forgotten"`, nil)
+	c.tell(b.Token(), `"all is forgotten"`, nil)
 	c.succeeds("wiped", "all is forgotten")
 }

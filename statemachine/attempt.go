@@ -17,16 +17,27 @@ type Attempt struct {
 	Type   string // its type
 	N      int    // which attempt, from 1
 	Try    int    // from 1, those that spent no attempt included
-	// Token is what a callback brings, if the handler returns Accepted. Nobody
-	// can guess it, and it is good for this try alone.
-	Token string
+
+	token func() string
+}
+
+// Token is what a callback brings, if the handler returns Accepted. Nobody can
+// guess it, and it is good for this try alone. It is "" where there are no
+// callbacks.
+func (a Attempt) Token() string {
+	if a.token == nil {
+		return ""
+	}
+	return a.token()
 }
 
 // attemptKey is the key of the Attempt in a context.
 type attemptKey struct{}
 
-// WithAttempt returns the context of a handler's call.
-func WithAttempt(ctx context.Context, a Attempt) context.Context {
+// WithAttempt returns the context of a handler's call. The token is made when
+// somebody asks for it.
+func WithAttempt(ctx context.Context, a Attempt, token func() string) context.Context {
+	a.token = token
 	return context.WithValue(ctx, attemptKey{}, a)
 }
 

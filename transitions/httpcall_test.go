@@ -254,7 +254,7 @@ func TestAcceptedOverHTTP(t *testing.T) {
 		_, _ = w.Write([]byte(`{"job":7}`))
 	}))
 	t.Cleanup(s.Close)
-	ctx := statemachine.WithAttempt(t.Context(), statemachine.Attempt{Run: "r 1", Effect: "e1", N: 2, Token: "abc"})
+	ctx := statemachine.WithAttempt(t.Context(), statemachine.Attempt{Run: "r 1", Effect: "e1", N: 2}, func() string { return "abc" })
 	got, err := bound(Bound{URL: s.URL, Method: http.MethodPost})(ctx, "k", []byte(`{}`))
 	if h := <-asked; got != nil || !statemachine.IsAccepted(err) || h.Get("Pawl-Result-Token") != "abc" || h.Get("Pawl-Run-Id") != "r%201" || h.Get("Pawl-Attempt") != "2" {
 		t.Errorf("bound: %s, %v, asked with %v", got, err, h)

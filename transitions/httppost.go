@@ -112,7 +112,7 @@ func bound(b Bound) func(ctx context.Context, key string, input json.RawMessage)
 		header := http.Header{"Content-Type": {"application/json"}}
 		if a, ok := statemachine.AttemptOf(ctx); ok {
 			header["Pawl-Run-Id"], header["Pawl-Effect-Id"] = []string{headerSafe(a.Run)}, []string{a.Effect}
-			header["Pawl-Attempt"], header["Pawl-Result-Token"] = []string{strconv.Itoa(a.N)}, []string{a.Token}
+			header["Pawl-Attempt"], header["Pawl-Result-Token"] = []string{strconv.Itoa(a.N)}, []string{a.Token()}
 		}
 		body, _, err := c.do(ctx, call{method: b.Method, url: b.URL, header: header, body: input, key: key, limit: maxResponse, later: true})
 		if err != nil {

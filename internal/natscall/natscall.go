@@ -73,7 +73,7 @@ func request(ctx context.Context, subject, key string, input json.RawMessage) *n
 	h := nats.Header{HeaderKey: {value(key)}}
 	if a, ok := statemachine.AttemptOf(ctx); ok {
 		h[HeaderRun], h[HeaderEffect], h[HeaderType] = []string{value(a.Run)}, []string{a.Effect}, []string{a.Type}
-		h[HeaderAttempt], h[HeaderToken] = []string{strconv.Itoa(a.N)}, []string{a.Token}
+		h[HeaderAttempt], h[HeaderToken] = []string{strconv.Itoa(a.N)}, []string{a.Token()}
 	}
 	return &nats.Msg{Subject: subject, Header: h, Data: input}
 }

@@ -37,7 +37,7 @@ func call(t *testing.T, nc *nats.Conn, subject string, timeout time.Duration) (j
 	t.Helper()
 	ctx, cancel := context.WithTimeout(With(t.Context(), nc), timeout)
 	defer cancel()
-	ctx = statemachine.WithAttempt(ctx, statemachine.Attempt{Run: "re\nport", Effect: "e1", Type: "crm.update", N: 2, Try: 3, Token: "t"})
+	ctx = statemachine.WithAttempt(ctx, statemachine.Attempt{Run: "re\nport", Effect: "e1", Type: "crm.update", N: 2, Try: 3}, func() string { return "t" })
 	return Handler(subject)(ctx, "key 1", json.RawMessage(`{"n":1}`))
 }
 

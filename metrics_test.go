@@ -176,7 +176,7 @@ func TestMetricsOfAFleetAreThoseOfTheTable(t *testing.T) {
 		`pawl_runs_complete_ratio`:                                               1,
 		`pawl_step_seconds_count`:                                                3*runs + 5,
 		`pawl_append_total{outcome="failed"}`:                                    0,
-		`pawl_stream_messages{stream="MACHINES"}`:                                float64(len(catalog(t, dir).Definitions()) + 1),
+		`pawl_stream_messages{stream="MACHINES"}`:                                float64(len(catalog(t, dir).Definitions()) + 2),
 		`pawl_held_messages`:                                                     0,
 		`pawl_handlers_running`:                                                  0,
 		`pawl_handlers_hung_total`:                                               0,

@@ -147,7 +147,8 @@ func TestMetricsOfAFleetAreThoseOfTheTable(t *testing.T) {
 	}()
 	eventually(t, 60*time.Second, "a snapshot and a pass of the sweeper after the load", func() bool {
 		s = scrape(t, p)
-		return value(`pawl_runs{machine="kitchensink",state="done",status="succeeded"}`) == runs && value("pawl_letters{kind=\"start\"}") == 1 &&
+		return value(`pawl_runs{machine="kitchensink",state="done",status="succeeded"}`) == runs && value(`pawl_letters{kind="start"}`) == 1 &&
+			value(`pawl_letters{kind="effect"}`) == 1 && value(`pawl_runs{machine="kitchensink",state="perform",status="parked"}`) == 1 &&
 			value("pawl_sweep_pass_seconds") > 0 && value(`pawl_http_requests_total{code="200",path="/metrics",server="ops"}`) > 0 &&
 			value("pawl_runs_complete_ratio") == 1 && value("pawl_demand") == 0
 	})

@@ -29,6 +29,7 @@ var (
 
 const (
 	flowEvery = 30 * time.Second // between two reads of all notices, lest one was not heard
+	flowSoon  = time.Second      // after the first, or one in vain: what was on its way then may be in neither
 	flowLag   = 10 * time.Second // a notice heard so long ago is in every replica
 	flowHeard = 4096             // notices that wait to be taken in; a read makes up for more
 )
@@ -137,13 +138,17 @@ func (f *Flow) Watch(ctx context.Context) error {
 	defer func() { _ = sub.Unsubscribe() }() // on a connection that is closed it has ended
 	states := f.nc.StatusChanged(nats.CONNECTED)
 	defer f.nc.RemoveStatusListener(states)
-	every := time.NewTicker(flowEvery)
-	defer every.Stop()
+	again := time.NewTimer(flowSoon)
+	defer again.Stop()
+	next := flowSoon
 	var recent []heardNotice // a replica that is behind may not have them
 	for {
 		if err := f.Sync(ctx); err != nil && ctx.Err() == nil {
 			f.opts.Logger.Warn("notices of flow control not read", "error", err)
+			next = flowSoon
 		}
+		again.Reset(next)
+		next = flowEvery
 		recent = slices.DeleteFunc(recent, func(h heardNotice) bool { return time.Since(h.at) > flowLag })
 		for _, h := range recent {
 			f.board.Apply(h.notice)
@@ -159,10 +164,10 @@ func (f *Flow) Watch(ctx context.Context) error {
 					recent = recent[len(recent)-flowHeard:]
 				}
 			case _, ok := <-states:
-				if read = ok; !ok {
+				if read, next = ok, flowSoon; !ok {
 					states = nil // the connection is closed for good
 				}
-			case <-every.C:
+			case <-again.C:
 				read = true
 			case <-ctx.Done():
 				return nil

@@ -134,7 +134,7 @@ func (l *lane) refuse(ctx context.Context, s *slot, h *held, err error) {
 		_ = h.m.Ack() // at once: others may take long to be dealt with, and it would come again
 		return
 	}
-	s.waiting = max(s.waiting, l.w.cfg.beat())
+	s.waiting = max(s.waiting, l.w.cfg.beat(), l.w.letters.wait())
 }
 
 // orphans deals with messages for a run that does not exist.
@@ -214,6 +214,9 @@ func (l *lane) postponeTo(ctx context.Context, s *slot, h *held, at time.Time) {
 // deadLetter stores a letter for a message that no run has; it reports
 // whether it is stored.
 func (w *Worker) deadLetter(ctx context.Context, m queue.Message, cause error) bool {
+	if !w.letters.open() {
+		return false
+	}
 	kind := deadletter.KindOther
 	switch m.Kind {
 	case queue.Start:
@@ -238,10 +241,10 @@ func (w *Worker) deadLetter(ctx context.Context, m queue.Message, cause error) b
 		First: m.Time.UTC(), Last: time.Now().UTC(), Build: w.cfg.Build,
 		Source: m.Subject, SrcSeq: m.Seq, Headers: headers, Body: m.Body, Redrives: m.Redrives,
 	}
-	if err := w.ports.Source.DeadLetter(ctx, l); err != nil {
-		// The message stays where it is. A full DLQ holds it, not the worker.
-		w.log.Error("could not store a letter", logkey.Run, m.Run, logkey.Class, class, logkey.Error, err)
-		return false
+	err := w.ports.Source.DeadLetter(ctx, l)
+	w.posted(err, logkey.Run, m.Run, logkey.Class, class)
+	if err != nil {
+		return false // the message stays where it is
 	}
 	w.metrics.letter(string(kind), class)
 	w.log.Warn("dead-lettered a message", logkey.Kind, string(kind), logkey.Run, m.Run, logkey.Class, class, logkey.Cause, l.Cause)

@@ -3,8 +3,8 @@ package worker
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
-	"github.com/pawlrun/pawl/internal/logkey"
 	"github.com/pawlrun/pawl/outbox"
 	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
@@ -29,17 +29,17 @@ func (l *lane) flush(ctx context.Context, slots []*slot) {
 	}
 	failed := map[*slot]bool{}
 	var published []error
-	l.beatWhile(ctx, func() { published = l.w.ports.Mail.Publish(ctx, items) })
+	l.beatWhile(ctx, func() { published = l.w.publish(ctx, items) })
 	for i, err := range published {
-		switch {
-		case err == nil:
-		case items[i].Entry.Kind == statemachine.EntryLetter: // a full DLQ holds this run, not the worker
-			failed[of[i]] = true
-			l.log.Error("could not store a letter", logkey.Run, of[i].run, logkey.Error, err)
-		default:
-			failed[of[i]] = true
-			l.w.trouble(onNATS, err)
+		if err == nil {
+			continue
 		}
+		failed[of[i]] = true
+		if items[i].Entry.Kind == statemachine.EntryLetter || errors.Is(err, errBoxed) { // a full DLQ holds this run, not the worker
+			of[i].waiting = max(of[i].waiting, l.w.letters.wait())
+			continue
+		}
+		l.w.trouble(onNATS, err)
 	}
 	var hints []Hint
 	for _, s := range of {

@@ -37,6 +37,7 @@ type metrics struct {
 	crashes   *prometheus.CounterVec // effect
 	conflicts *prometheus.CounterVec // effect
 	letters   *prometheus.CounterVec // kind, class
+	boxed     prometheus.Gauge
 	classes   bounded
 	orphans   *prometheus.CounterVec // machine, version
 	waits     *prometheus.CounterVec // effect, limit
@@ -109,6 +110,7 @@ func newMetrics(reg prometheus.Registerer, catalog *statemachine.Catalog) *metri
 		crashes:   counters("pawl_effect_crashes_total", "Tries found that ended with their worker, by effect type.", "effect"),
 		conflicts: counters("pawl_key_conflicts_total", "Effects refused because their key stands for something else.", "effect"),
 		letters:   counters("pawl_letters_total", "Dead letters written, by kind and class.", "kind", "class"),
+		boxed:     gauge("pawl_dlq_refuses", "1 while DLQ takes no letters, as this worker found, else 0."),
 		classes:   bounded{most: 64},
 		orphans:   counters("pawl_orphans_total", "Wake-ups postponed because this worker lacks the machine.", "machine", "version"),
 
@@ -216,6 +218,14 @@ func (m *metrics) call(p *statemachine.Pending, o outcome) {
 // anywhere.
 func (m *metrics) letter(kind, class string) {
 	m.letters.WithLabelValues(kind, m.classes.label(class)).Inc()
+}
+
+// letterbox notes whether DLQ takes no letters.
+func (m *metrics) letterbox(full bool) {
+	m.boxed.Set(0)
+	if full {
+		m.boxed.Set(1)
+	}
 }
 
 // permits counts permits taken and returned.

@@ -201,10 +201,13 @@ func (w *Worker) mendOutboxes(ctx context.Context, batch []*statemachine.Stored)
 	w.metrics.found.outbox.Add(float64(len(unsure)))
 	w.pass.outboxes(unsure)
 	items := outbox.Items(unsure...)
-	errs := w.ports.Mail.Publish(ctx, items)
+	errs := w.publish(ctx, items)
 	failed := map[string]bool{}
 	for i, err := range errs {
 		failed[items[i].Run] = failed[items[i].Run] || err != nil
+		if errors.Is(err, errBoxed) {
+			errs[i] = nil // that was said
+		}
 	}
 	var hints []Hint
 	for _, r := range unsure {

@@ -27,6 +27,7 @@ type Worker struct {
 	log     *slog.Logger
 	metrics *metrics
 	health  *health
+	letters *letterbox
 	lanes   []*lane
 
 	starts  *gate            // starts in hand
@@ -56,6 +57,7 @@ func New(cfg Config, catalog *statemachine.Catalog, ports Ports) (*Worker, error
 		starts: newGate(cfg.InFlight), others: newGate(cfg.InFlight), effects: map[string]*gate{},
 		stop: make(chan struct{}), suspects: make(chan struct{}, 1),
 	}
+	w.letters = newLetterbox(cfg.beat(), w.metrics.letterbox)
 	w.permits = permits{wake: make(chan struct{}, 1), count: w.metrics.permits}
 	for _, e := range catalog.Effects() {
 		n, ok := cfg.QueuedOf[e]
@@ -246,7 +248,7 @@ func (w *Worker) hand(ctx context.Context, g *gate, m queue.Message) bool {
 		if w.deadLetter(w.work, m, err) {
 			_ = m.Ack()
 		} else {
-			_ = m.Nak(w.cfg.beat())
+			_ = m.Nak(max(w.cfg.beat(), w.letters.wait()))
 		}
 		g.put(1)
 		return true

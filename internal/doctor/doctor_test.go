@@ -112,6 +112,9 @@ func TestStreamsThatDiffer(t *testing.T) {
 	change("PAWL_HISTORY", func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour })
 	change("PAWL_START", func(c *jetstream.StreamConfig) { c.MaxMsgs = 10 })
 	change("PAWL_DLQ", func(c *jetstream.StreamConfig) { c.MaxBytes = 1 << 20 })
+	if _, err := js.Publish(t.Context(), "pawl.dlq.start._", make([]byte, 1_000_000)); err != nil {
+		t.Fatal(err)
+	}
 	for range 8 {
 		if _, err := js.Publish(t.Context(), "pawl.start.kitchensink", nil); err != nil {
 			t.Fatal(err)
@@ -127,6 +130,7 @@ func TestStreamsThatDiffer(t *testing.T) {
 		want{Fail, "stream PAWL_HISTORY", "maximum age is 1h0m0s, want 0s"},
 		want{Warn, "stream PAWL_START", "maximum messages is 10, want 1000000"},
 		want{Warn, "stream PAWL_DLQ", "maximum bytes is 1048576, want none"},
+		want{Fail, "stream PAWL_DLQ", "95 % of 1.0 MiB: when it is full, what is given up on stays where it is"},
 		want{Warn, "stream PAWL_START", "80 % of 10 messages"},
 		want{Fail, "consumer PAWL_TIMERS/due", "paused for another"},
 		want{Fail, "consumer PAWL_SIGNAL/signal", "missing"},

@@ -132,10 +132,14 @@ func (x *exam) room(all []api.Stream) {
 			if full > most {
 				fullest, most = s.Name+" is the fullest: "+text, full
 			}
-			const fix = "raise its limit in the configuration and call pawl provision; or find out why it is not drained"
+			fix, means := "raise its limit in the configuration and call pawl provision; or find out why it is not drained", "when it is full it refuses what is published"
+			if strings.HasSuffix(s.Name, "_DLQ") {
+				fix, means = "dlq-replayer summary, then redrive or discard letters; or raise limits.dlq_size and call pawl provision",
+					"when it is full, what is given up on stays where it is, and its run waits"
+			}
 			switch {
 			case full >= 90:
-				x.note(Fail, "stream "+s.Name, text+": when it is full it refuses what is published", fix)
+				x.note(Fail, "stream "+s.Name, text+": "+means, fix)
 			case full >= 70:
 				x.note(Warn, "stream "+s.Name, text, fix)
 			}

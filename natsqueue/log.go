@@ -114,7 +114,7 @@ func (g *Log) sendAll(ctx context.Context, open []*attempt, round int) {
 	}
 	var answers []ack
 	if g.group && round < 2 {
-		answers = g.history.send(ctx, g.link, msgs)
+		answers = g.history.send(ctx, msgs)
 	} else {
 		answers = g.sendEach(ctx, msgs)
 	}

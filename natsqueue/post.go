@@ -13,9 +13,13 @@ import (
 	"github.com/pawlrun/pawl/worker"
 )
 
-// letterFlight is how many letters are under way at once: the broker stages
-// each as a batch, and takes 50 batches of a stream at a time.
-const letterFlight = 16
+const (
+	// letterFlight is how many letters are under way at once, each as a batch
+	// of its own: the broker takes 50 batches of a stream at a time.
+	letterFlight = 16
+	// mostTogether is how many letters go as one batch.
+	mostTogether = mostBatch / 2
+)
 
 // parcel is a letter on its way into DLQ, with its entry in the index: the
 // letter first, since half a batch must not be the half that says it is there.
@@ -28,6 +32,10 @@ type parcel struct {
 // post stores letters, each once for as long as the index remembers: an entry
 // is created in the same batch as its letter, so whoever comes second is
 // refused, and reads why. The errors are parallel to the letters.
+//
+// First all go together, with those of other callers: one sync for hundreds.
+// One that is there already, or for which there is no room, has the whole batch
+// refused; then each goes on its own.
 func (l *link) post(ctx context.Context, letters []deadletter.Letter) []error {
 	errs := make([]error, len(letters))
 	var parcels []*parcel
@@ -42,8 +50,17 @@ func (l *link) post(ctx context.Context, letters []deadletter.Letter) []error {
 		}}
 		parcels = append(parcels, &parcel{at: i, msgs: []*nats.Msg{m, entry}})
 	}
+	if len(parcels) == 0 {
+		return errs
+	}
+	var open []*parcel
+	for i, there := range l.parcels.send(ctx, parcels) {
+		if !there {
+			open = append(open, parcels[i])
+		}
+	}
 	var away error
-	for part := range slices.Chunk(parcels, letterFlight) {
+	for part := range slices.Chunk(open, letterFlight) {
 		if away == nil {
 			away = l.postPart(ctx, part, errs)
 			continue
@@ -53,6 +70,39 @@ func (l *link) post(ctx context.Context, letters []deadletter.Letter) []error {
 		}
 	}
 	return errs
+}
+
+// postTogether sends letters once, as batches of many, one after the other, and
+// reports which are acknowledged. Of the others nothing is known.
+func (l *link) postTogether(ctx context.Context, parcels []*parcel) []bool {
+	there := make([]bool, 0, len(parcels))
+	for len(parcels) > 0 {
+		n, size := 0, 0
+		for n < min(len(parcels), mostTogether) && size < batchBytes {
+			size += len(parcels[n].msgs[0].Data)
+			n++
+		}
+		var part []*nats.Msg
+		for _, p := range parcels[:n] {
+			part = append(part, p.msgs...)
+		}
+		l.opts.Gathered(streamDLQ, len(part))
+		f := l.mux.fly(1)
+		err := l.sendBatch(f, 0, part)
+		answers, _ := f.land(ctx, l.opts.Quiet)
+		ok := err == nil && readBatchAck(answers[0], len(part)).verdict == stored
+		for range n {
+			there = append(there, ok)
+		}
+		parcels = parcels[n:]
+		if !ok {
+			break
+		}
+	}
+	for range parcels {
+		there = append(there, false)
+	}
+	return there
 }
 
 // postPart sends letters until each is known to be stored. The error is that
@@ -81,9 +131,16 @@ func (l *link) postPart(ctx context.Context, open []*parcel, errs []error) (away
 	}
 }
 
-// postOnce sends letters once and returns those that are not stored yet. What
-// is not plainly acknowledged is read from the index.
+// postOnce sends letters once, each as a batch of its own, and returns those
+// that are not stored yet. What is not plainly acknowledged is read from the
+// index. One caller at a time: the broker takes so many batches.
 func (l *link) postOnce(ctx context.Context, open []*parcel, errs []error) []*parcel {
+	select {
+	case l.posting <- struct{}{}:
+		defer func() { <-l.posting }()
+	case <-ctx.Done():
+		return open
+	}
 	f := l.mux.fly(len(open))
 	for i, p := range open {
 		p.answer = ack{}

@@ -332,3 +332,32 @@ func TestLettersWithoutAnIndex(t *testing.T) {
 		t.Errorf("letters = %+v", all)
 	}
 }
+
+// TestLettersOfManyCallers go together: the broker takes 50 batches at a time.
+func TestLettersOfManyCallers(t *testing.T) {
+	t.Parallel()
+	replicas(t, func(t *testing.T, f *fleet) {
+		const callers, each = 64, 25
+		var wg sync.WaitGroup
+		began := time.Now()
+		for c := range callers {
+			wg.Go(func() {
+				for i := range each {
+					if err := f.q.Source.DeadLetter(t.Context(), deadletter.Letter{ID: fmt.Sprint(c, "-", i), Kind: deadletter.KindStart, Machine: "sink"}); err != nil {
+						t.Errorf("letter %d of caller %d: %v", i, c, err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		t.Logf("%d letters of %d callers in %s", callers*each, callers, time.Since(began))
+		seen := map[string]bool{}
+		all := f.letters()
+		for _, l := range all {
+			seen[l.ID] = true
+		}
+		if len(all) != callers*each || len(seen) != len(all) {
+			t.Errorf("%d letters with %d ids, want %d", len(all), len(seen), callers*each)
+		}
+	})
+}

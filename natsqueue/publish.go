@@ -82,7 +82,7 @@ func (p *Publisher) publishBatches(ctx context.Context, items []outbox.Item, msg
 		kind := items[at[k]].Entry.Kind
 		byKind[kind] = append(byKind[kind], k)
 	}
-	combiners := map[statemachine.EntryKind]*combiner{
+	combiners := map[statemachine.EntryKind]*combiner[*nats.Msg, ack]{
 		statemachine.EntryEffect: &p.effects, statemachine.EntryTimer: &p.timers, statemachine.EntryFinished: &p.ends,
 	}
 	for kind, ks := range byKind {
@@ -92,7 +92,7 @@ func (p *Publisher) publishBatches(ctx context.Context, items []outbox.Item, msg
 			for i, k := range ks {
 				batch[i] = msgs[k]
 			}
-			acks = c.send(ctx, p.link, batch)
+			acks = c.send(ctx, batch)
 		}
 		for i, k := range ks {
 			if acks == nil || acks[i].verdict != stored {

@@ -122,7 +122,9 @@ type link struct {
 	opts Options
 
 	group                          bool // send as atomic batches where that is possible
-	history, effects, timers, ends combiner
+	history, effects, timers, ends combiner[*nats.Msg, ack]
+	parcels                        combiner[*parcel, bool] // true: it is stored
+	posting                        chan struct{}           // held by who posts letters one by one
 
 	alone atomic.Bool // HISTORY has one replica, as of the last look at it
 
@@ -153,8 +155,9 @@ func Open(ctx context.Context, nc *nats.Conn, opts Options) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &link{nc: nc, js: js, mux: m, subj: subjects{opts.Prefix}, opts: opts, incarnations: map[string]string{}}
-	l.history.stream, l.effects.stream, l.timers.stream, l.ends.stream = streamHistory, streamEffects, streamTimers, streamFinished
+	l := &link{nc: nc, js: js, mux: m, subj: subjects{opts.Prefix}, opts: opts, posting: make(chan struct{}, 1), incarnations: map[string]string{}}
+	l.history.ship, l.effects.ship, l.timers.ship, l.ends.ship = l.grouped(streamHistory), l.grouped(streamEffects), l.grouped(streamTimers), l.grouped(streamFinished)
+	l.parcels.ship = l.postTogether
 	info, err := l.streamInfo(ctx, streamHistory)
 	if err != nil {
 		return nil, errors.Join(err, m.close())

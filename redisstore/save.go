@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,7 +12,6 @@ import (
 	"time"
 
 	"github.com/pawlrun/pawl/queue"
-	"github.com/pawlrun/pawl/statemachine"
 	"github.com/pawlrun/pawl/worker"
 )
 
@@ -62,7 +62,7 @@ func (s *Store) saveItem(sv *worker.Save) (item, error) {
 		keys:      []string{s.keys.run(at.partition, at.token), s.keys.index(at.partition)},
 		size:      len(r.Bytes) + 1024,
 	}
-	logs := logsOf(r.Record)
+	logs := logsOf(sv)
 	it.args = make([]any, 0, 6+len(sv.Release)+len(sv.Claim)+4*len(logs))
 	it.args = append(it.args, headOf(r), placeOf(r.Record), at.token, indexLines(r.Record), r.Bytes, more(sv, len(logs)))
 	for _, id := range sv.Release {
@@ -76,11 +76,13 @@ func (s *Store) saveItem(sv *worker.Save) (item, error) {
 		it.keys = append(it.keys, s.keys.log(at.partition, at.token, name))
 	}
 	for _, name := range logs {
-		ref, adds := r.Logs[name], r.Adds[name]
-		it.args = append(it.args, ref.Count, ref.Sealed, len(adds))
-		for _, a := range adds {
-			it.args = append(it.args, []byte(a))
-			it.size += len(a)
+		ref, earlier, adds := r.Logs[name], sv.Earlier[name], r.Adds[name]
+		it.args = append(it.args, ref.Count, ref.Sealed, len(earlier)+len(adds))
+		for _, items := range [][]json.RawMessage{earlier, adds} {
+			for _, a := range items {
+				it.args = append(it.args, []byte(a))
+				it.size += len(a)
+			}
 		}
 	}
 	return it, nil
@@ -101,9 +103,10 @@ func more(sv *worker.Save, logs int) string {
 	return string(b)
 }
 
-// logsOf names the logs that a record changes in Redis: those it adds to or
-// that have a sealed part; of an ended run all, since they expire with it.
-func logsOf(r *statemachine.Record) []string {
+// logsOf names the logs that a save changes in Redis: those it adds to or that
+// have a sealed part; of an ended run all, since they expire with it.
+func logsOf(sv *worker.Save) []string {
+	r := sv.Stored.Record
 	if len(r.Logs) == 0 {
 		return nil
 	}
@@ -111,7 +114,9 @@ func logsOf(r *statemachine.Record) []string {
 	if r.Status.Ended() {
 		return names
 	}
-	return slices.DeleteFunc(names, func(name string) bool { return len(r.Adds[name]) == 0 && r.Logs[name].Sealed == 0 })
+	return slices.DeleteFunc(names, func(name string) bool {
+		return len(r.Adds[name])+len(sv.Earlier[name]) == 0 && r.Logs[name].Sealed == 0
+	})
 }
 
 func parseSaved(answer any, claims int) (worker.Saved, error) {

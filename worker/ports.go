@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"iter"
 	"time"
@@ -113,9 +114,10 @@ type Hint struct{ Run, Txid string }
 // Save is one write of a run's record.
 type Save struct {
 	Stored  *statemachine.Stored
-	Claim   []string // ids of effects to claim, if no one holds them
-	Release []string // ids of effects to let go, if Owner holds them
-	Owner   string   // token of this worker; a claim of the same owner is not granted twice
+	Earlier map[string][]json.RawMessage // items of logs that records before it added, and that were not saved yet
+	Claim   []string                     // ids of effects to claim, if no one holds them
+	Release []string                     // ids of effects to let go, if Owner holds them
+	Owner   string                       // token of this worker; a claim of the same owner is not granted twice
 	Lease   time.Duration
 }
 

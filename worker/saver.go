@@ -2,14 +2,17 @@ package worker
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"sync"
+	"time"
 )
 
 // saver writes a lane's records to Redis, beside the lane, and does what may
-// only follow: hints and acks. While one batch is under way the next one
-// gathers, in which a newer record of a run takes the place of an older one:
-// Redis sees as much as it can take, and the lane never waits for it.
+// only follow: hints and acks. While one batch is under way, and for a rest
+// after it, the next one gathers, in which a newer record of a run takes the
+// place of an older one: the busier Redis is, the less it is asked, and the
+// lane does not wait for it unless it is far ahead.
 type saver struct {
 	w *Worker
 
@@ -18,43 +21,55 @@ type saver struct {
 	under  *batch // under way, or nil
 	closed bool
 	wake   chan struct{} // size 1
+	hurry  chan struct{} // size 1: somebody waits for what gathers
 }
+
+// A saver rests for restFactor times as long as its last write took: so it has
+// a tenth of the time of a Redis that is its own, and little more of a busy one.
+// It rests for AckWait/restMost at most, far below G, when claims are due.
+const (
+	restFactor = 9
+	restMost   = 20
+)
 
 // batch is what one round trip to Redis writes.
 type batch struct {
 	saves []Save
-	last  map[string]int // where the last save of a run is
+	of    map[string]int // where the save of a run is
 	hints []Hint
 	acks  []*held
 	done  chan struct{} // closed when it was written, or could not be
 }
 
-func newSaver(w *Worker) *saver { return &saver{w: w, wake: make(chan struct{}, 1)} }
+func newSaver(w *Worker) *saver {
+	return &saver{w: w, wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
+}
 
 // add changes the batch that gathers.
 func (s *saver) add(change func(*batch)) {
 	s.mu.Lock()
 	if s.next == nil {
-		s.next = &batch{last: map[string]int{}, done: make(chan struct{})}
+		s.next = &batch{of: map[string]int{}, done: make(chan struct{})}
 	}
 	change(s.next)
 	s.mu.Unlock()
-	s.signal()
+	signal(s.wake)
 }
 
-func (s *saver) signal() {
+// signal fills a channel of size 1.
+func signal(c chan struct{}) {
 	select {
-	case s.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
 
-// put adds a save. It takes the place of the run's save before, unless that
-// brings items of logs: Redis needs them all, in their order.
+// put adds a save. It takes the place of the run's save before, but brings that
+// one's claims, releases and items of logs.
 func (b *batch) put(v Save) {
-	i, ok := b.last[v.Stored.Run]
-	if !ok || len(b.saves[i].Stored.Adds) > 0 {
-		b.last[v.Stored.Run] = len(b.saves)
+	i, ok := b.of[v.Stored.Run]
+	if !ok {
+		b.of[v.Stored.Run] = len(b.saves)
 		b.saves = append(b.saves, v)
 		return
 	}
@@ -65,6 +80,13 @@ func (b *batch) put(v Save) {
 		}
 	}
 	v.Release = append(before.Release, v.Release...)
+	v.Earlier = before.Earlier
+	for log, items := range before.Stored.Adds {
+		if v.Earlier == nil {
+			v.Earlier = map[string][]json.RawMessage{}
+		}
+		v.Earlier[log] = append(v.Earlier[log], items...)
+	}
 	b.saves[i] = v
 }
 
@@ -74,7 +96,7 @@ func (b *batch) has(runs []string) bool {
 		return false
 	}
 	return slices.ContainsFunc(runs, func(run string) bool {
-		_, ok := b.last[run]
+		_, ok := b.of[run]
 		return ok
 	})
 }
@@ -86,6 +108,7 @@ func (s *saver) wait(runs []string) {
 	switch {
 	case s.next.has(runs):
 		done = s.next.done
+		signal(s.hurry)
 	case s.under.has(runs):
 		done = s.under.done
 	}
@@ -95,11 +118,30 @@ func (s *saver) wait(runs []string) {
 	}
 }
 
+// room waits until the batch that gathers has no more than a lane may be ahead.
+func (s *saver) room() {
+	for {
+		s.mu.Lock()
+		var done chan struct{}
+		if n := s.next; n != nil && max(len(n.saves), len(n.hints), len(n.acks)) > 16*s.w.cfg.Batch {
+			done = n.done
+			signal(s.hurry)
+		}
+		s.mu.Unlock()
+		if done == nil {
+			return
+		}
+		<-done
+	}
+}
+
 // run writes batches until it is closed and nothing is left.
 func (s *saver) run(ctx context.Context) {
 	for range s.wake {
 		for s.begin() {
+			began := time.Now()
 			s.w.tried(func() { s.write(ctx, s.under) })
+			took := time.Since(began)
 			for _, h := range s.under.acks {
 				s.w.ack(h)
 			}
@@ -107,6 +149,7 @@ func (s *saver) run(ctx context.Context) {
 			close(s.under.done)
 			s.under = nil
 			s.mu.Unlock()
+			s.rest(took)
 		}
 		s.mu.Lock()
 		over := s.closed && s.next == nil
@@ -117,12 +160,24 @@ func (s *saver) run(ctx context.Context) {
 	}
 }
 
+// rest leaves Redis alone after a write that took so long, unless somebody waits
+// for the next one.
+func (s *saver) rest(took time.Duration) {
+	t := time.NewTimer(min(restFactor*took, s.w.cfg.AckWait/restMost))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.hurry:
+	}
+}
+
 // close has run return when nothing is left; nothing may be added after it.
 func (s *saver) close() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	s.signal()
+	signal(s.wake)
+	signal(s.hurry)
 }
 
 // begin takes what has gathered; false if that is nothing.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
@@ -76,21 +78,72 @@ func TestOnlyTheNewestRecordIsSaved(t *testing.T) {
 	shadow.answer <- nil
 }
 
-// Items of logs are all saved, in their order.
-func TestSavesWithItemsOfLogsAreAllMade(t *testing.T) {
+// Items of logs are all saved, in their order, by whichever record comes last.
+func TestTheNewestRecordBringsTheItemsOfThoseBefore(t *testing.T) {
 	s, shadow := runningSaver(t)
-	with := save("a", 2, "", "")
-	with.Stored.Adds = map[string][]json.RawMessage{"log": {json.RawMessage(`1`)}}
+	with := func(seq uint64, items ...string) Save {
+		v := save("a", seq, "", "")
+		v.Stored.Adds = map[string][]json.RawMessage{}
+		for _, it := range items {
+			v.Stored.Adds["log"] = append(v.Stored.Adds["log"], json.RawMessage(it))
+		}
+		return v
+	}
+	third := with(3, "3", "4")
 	s.add(func(b *batch) {
 		b.put(save("a", 1, "e", ""))
-		b.put(with)
-		b.put(save("a", 3, "", "e"))
-		b.put(save("a", 4, "", ""))
+		b.put(with(2, "1", "2"))
+		b.put(third)
+		b.put(save("a", 4, "", "e"))
+		b.put(with(5, "5"))
 	})
-	if got := shown(<-shadow.asked); got != "a2+e- a4+-e" {
+	saves := <-shadow.asked
+	if got := shown(saves); got != "a5+-e" {
 		t.Errorf("asked %q", got)
 	}
+	if got := fmt.Sprintf("%s %s", saves[0].Earlier["log"], saves[0].Stored.Adds["log"]); got != "[1 2 3 4] [5]" {
+		t.Errorf("items %s", got)
+	}
+	if len(third.Stored.Adds["log"]) != 2 {
+		t.Error("a record was changed")
+	}
 	shadow.answer <- nil
+}
+
+// After a write Redis is left alone for nine times as long, unless somebody
+// waits for what gathers, or is far ahead.
+func TestRedisRestsAfterAWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, shadow := runningSaver(t)
+		s.w.cfg.Batch = 1
+		put := func(v Save) { s.add(func(b *batch) { b.put(v) }) }
+		var asked time.Time
+		next := func(pause time.Duration, saves int) {
+			t.Helper()
+			before := asked
+			got := <-shadow.asked
+			asked = time.Now()
+			if len(got) != saves || !before.IsZero() && asked.Sub(before) != pause {
+				t.Errorf("%s after %s, want %s", shown(got), asked.Sub(before), pause)
+			}
+			time.Sleep(10 * time.Millisecond)
+			shadow.answer <- nil
+		}
+		put(save("a", 1, "", ""))
+		next(0, 1)
+		put(save("a", 2, "", ""))
+		put(save("a", 3, "", ""))
+		next(100*time.Millisecond, 1)
+		put(save("a", 4, "", ""))
+		go s.wait([]string{"a"})
+		next(10*time.Millisecond, 1)
+		for i := range 17 {
+			put(save(fmt.Sprint("r", i), 1, "", ""))
+		}
+		go s.room()
+		next(10*time.Millisecond, 17)
+		s.room()
+	})
 }
 
 // A message is acked, and a hint written, after the copies that were on their
@@ -98,11 +151,8 @@ func TestSavesWithItemsOfLogsAreAllMade(t *testing.T) {
 func TestAcksFollowTheCopies(t *testing.T) {
 	for _, answer := range []error{nil, ErrUnavailable} {
 		s, shadow := runningSaver(t)
-		d, g := &delivery{}, newGate(1)
-		h := &held{m: queue.Message{Delivery: d}, gate: g}
-		if g.take(t.Context(), 1) != 1 {
-			t.Fatal("nothing is free")
-		}
+		d := &delivery{}
+		h := &held{m: queue.Message{Delivery: d}}
 		s.add(func(b *batch) { b.put(save("a", 1, "", "")) })
 		<-shadow.asked
 		s.add(func(b *batch) { b.put(save("a", 2, "", "")); b.acks = append(b.acks, h) })
@@ -111,8 +161,11 @@ func TestAcksFollowTheCopies(t *testing.T) {
 		if d.acks != 0 {
 			t.Error("acked before its copy")
 		}
+		s.mu.Lock()
+		done := s.under.done
+		s.mu.Unlock()
 		shadow.answer <- answer
-		if g.take(t.Context(), 1) != 1 || d.acks != 1 {
+		if <-done; d.acks != 1 {
 			t.Errorf("%v: acked %d times", answer, d.acks)
 		}
 	}

@@ -58,6 +58,7 @@ func (l *lane) drive(ctx context.Context, slots []*slot) []*slot {
 		}
 		l.settle(s)
 	}
+	l.beatWhile(ctx, l.saver.room)
 	return again
 }
 
@@ -348,6 +349,7 @@ func (l *lane) settle(s *slot) {
 		switch {
 		case s.mayAck(h):
 			acks = append(acks, h)
+			l.w.settled(h) // it takes no place while it waits for its ack
 		case l.busy(s, h):
 			keep = append(keep, h)
 		default:

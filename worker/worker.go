@@ -281,7 +281,6 @@ func (w *Worker) ack(h *held) {
 	if err := h.m.Ack(); err != nil {
 		w.log.Debug("could not ack", logkey.Run, h.m.Run, logkey.Error, err)
 	}
-	w.settled(h)
 }
 
 // settled notes that a message is out of hand.

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"encoding/json"
 	"strconv"
 	"strings"
 	"testing"
@@ -69,6 +70,26 @@ func logGap(t *testing.T, s Store) {
 	tails{{0, 6, "?"}, {0, 2, "?"}, {3, 5, "?"}, {4, 6, "45"}, {5, 6, "5"}}.check(t, s, "after a gap")
 	saveLog(t, s, 4, 7, 5, "6")
 	tails{{5, 7, "56"}, {4, 7, "?"}}.check(t, s, "sealed behind the gap")
+}
+
+func logEarlier(t *testing.T, s Store) {
+	saveWith := func(earlier string, stored *statemachine.Stored) {
+		t.Helper()
+		v := worker.Save{Stored: stored, Earlier: map[string][]json.RawMessage{}}
+		for i := range earlier {
+			v.Earlier["l"] = append(v.Earlier["l"], json.RawMessage(earlier[i:i+1]))
+		}
+		save(t, s, v)
+	}
+	saveLog(t, s, 1, 1, 0, "0")
+	saveWith("12", Stored(t, "a", 4, Adding("l", 4, 0, "3")))
+	tails{{0, 4, "0123"}}.check(t, s, "with items of its own")
+	saveWith("4", Stored(t, "a", 6, Adding("l", 5, 0)))
+	tails{{0, 5, "01234"}}.check(t, s, "without")
+	saveWith("56", Stored(t, "a", 9, Adding("l", 8, 6, "7")))
+	tails{{6, 8, "67"}, {5, 8, "?"}}.check(t, s, "with some that are sealed by now")
+	saveWith("9", Stored(t, "a", 12, Adding("l", 11, 0, "1")))
+	tails{{9, 11, "91"}, {7, 11, "?"}}.check(t, s, "after a gap")
 }
 
 func logSeal(t *testing.T, s Store) {

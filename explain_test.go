@@ -77,12 +77,15 @@ func (s *stuck) catalog() *statemachine.Catalog {
 }
 
 // work starts a worker and returns what stops it.
-func (s *stuck) work(c *statemachine.Catalog) (stop func()) {
+func (s *stuck) work(c *statemachine.Catalog, change ...func(*pawl.Config)) (stop func()) {
 	s.t.Helper()
 	cfg := pawl.Default()
 	cfg.Mode, cfg.NATS.URL, cfg.Redis.Addr = "real", s.env["PAWL_NATS_URL"], s.env["PAWL_REDIS_ADDR"]
 	cfg.HTTP.Addr, cfg.Worker.AckWait, cfg.Worker.EffectAckWait, cfg.Worker.StopTimeout = "", 1500*time.Millisecond, 1500*time.Millisecond, time.Millisecond
 	cfg.Effects.Queued = map[string]int{"queues": 1}
+	for _, f := range change {
+		f(&cfg)
+	}
 	if _, err := natsqueue.Provision(s.t.Context(), s.nc, pawl.Topology(cfg, c)); err != nil {
 		s.t.Fatal(err)
 	}

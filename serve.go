@@ -26,9 +26,9 @@ func (p *Process) serve(ctx context.Context, w *worker.Worker) {
 		Observers: []api.Observer{
 			{What: "messages", See: p.queue.Observe},
 			{What: "redis", See: p.store.Observe},
-			{What: "limits", See: func(_ context.Context, f *explain.Facts) error {
-				f.Limits = limitsText(p.cfg.Effects.Limits)
-				return nil
+			{What: "limits", See: func(ctx context.Context, f *explain.Facts) (err error) {
+				f.Limits, err = limitsOf(ctx, f, p.cfg.Effects.Limits, p.store.Usage)
+				return err
 			}},
 			{What: "workers", See: func(ctx context.Context, f *explain.Facts) (err error) {
 				f.Workers, err = natsapi.Workers(ctx, p.nc, p.cfg.Prefix)
@@ -50,10 +50,19 @@ func (p *Process) serve(ctx context.Context, w *worker.Worker) {
 	}
 }
 
-// limitsText words the limits of effect types.
-func limitsText(of map[string]config.Limit) map[string]string {
-	all := make(map[string]string, len(of))
-	for effect, l := range of {
+// limitsOf words the limits of the effect types that a run waits for, and how
+// they stand.
+func limitsOf(ctx context.Context, f *explain.Facts, of map[string]config.Limit, usage func(ctx context.Context, effect, key string) (redisstore.Usage, error)) (map[string]string, error) {
+	all := map[string]string{}
+	if f.Record == nil {
+		return all, nil
+	}
+	var unseen error
+	for _, p := range f.Record.Pending {
+		effect, l := p.Effect, of[p.Effect]
+		if _, worded := all[effect]; worded {
+			continue
+		}
 		var parts []string
 		add := func(ok bool, text string) {
 			if ok {
@@ -64,11 +73,18 @@ func limitsText(of map[string]config.Limit) map[string]string {
 		add(l.PerKey > 0, fmt.Sprintf("%d at once of a key", l.PerKey))
 		add(l.Rate.N > 0, l.Rate.String())
 		add(l.RatePerKey.N > 0, l.RatePerKey.String()+" of a key")
-		if len(parts) > 0 {
-			all[effect] = strings.Join(parts, ", ")
+		if len(parts) == 0 {
+			continue
+		}
+		all[effect] = strings.Join(parts, ", ")
+		switch u, err := usage(ctx, effect, p.Flow); {
+		case err != nil:
+			unseen = err
+		default:
+			all[effect] += fmt.Sprintf("; under way: %d, waiting: %d, of them with its key: %d and %d", u.InUse, u.Waiting, u.KeyInUse, u.KeyWaiting)
 		}
 	}
-	return all
+	return all, unseen
 }
 
 // machines names the machines of a catalog, with their versions.

@@ -41,6 +41,13 @@ const (
 	Throttled    Code = "throttled"       // its last try was put off by who performs it: no attempt spent
 	RetryDue     Code = "retry_due"       // the wait is over: waits for a worker
 	Accepted     Code = "accepted"        // who performs it has taken it on, and tells the result later
+	InDoubt      Code = "in_doubt"        // parked: nobody knows whether it was performed, and a person has to say
+	Crashed      Code = "crashed"         // parked: workers died while they performed it
+	Unverified   Code = "unverified"      // a try may have performed it: the next finds out whether it did
+	Verifying    Code = "verifying"       // a worker finds out whether a try before performed it
+	Undoing      Code = "undoing"         // it takes back what the run did, and takes its course
+	UndoRetry    Code = "undo_retry"      // … its last try failed: waits for the next
+	UndoGivenUp  Code = "undo_given_up"   // … and is parked: waits for a person
 	KeyHeld      Code = "key_held"        // another run holds its business key
 	EffectPaused Code = "effect_paused"   // an operator holds up its type
 	StatePaused  Code = "state_paused"    // … or the state it is asked in
@@ -81,10 +88,14 @@ type Reason struct {
 	Attempt  int                 `json:"attempt,omitempty"`
 	Try      int                 `json:"try,omitempty"`
 	Error    *statemachine.Cause `json:"error,omitempty"`
+	Undoes   string              `json:"undoes,omitempty"`  // id of the effect that it takes back
+	Crashes  int                 `json:"crashes,omitempty"` // workers that died at it, one after the other
 
-	Holder  string    `json:"holder,omitempty"`     // worker that holds it, or run that holds its key
+	Holder  string    `json:"holder,omitempty"`     // worker that holds it, run that holds its key, or who holds it up
 	Lease   time.Time `json:"lease_until,omitzero"` // of the worker's claim
 	Message *Message  `json:"message,omitempty"`    // that wakes the run
 	Letter  uint64    `json:"letter,omitempty"`     // sequence in DLQ
-	Help    string    `json:"help,omitempty"`       // the command that would help, or shows more
+	// Help is the command that would help, or shows more; several are divided
+	// by "; ".
+	Help string `json:"help,omitempty"`
 }

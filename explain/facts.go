@@ -27,6 +27,9 @@ type Facts struct {
 	Letters map[string]Letter
 	// Keys are who holds the business keys of effects, by effect.
 	Keys map[string]KeyHolder
+	// Tries are what is noted of the last tries of effects, by effect. Few have
+	// a note: those that are not simply repeated, or came more than once.
+	Tries map[string]Try
 	// Holds are what flow control keeps effects from beginning by, by effect.
 	Holds map[string]Hold
 	// Limits are what bounds effect types over all workers, in words.
@@ -93,14 +96,28 @@ type KeyHolder struct {
 	Done        bool // its result is recorded
 }
 
+// Try is what is noted of a try where it cannot be forgotten.
+type Try struct {
+	N       int       // which try of the effect
+	By      string    // the worker
+	Until   time.Time // when it is over at the latest
+	Crashes int       // workers that died at the effect before, one after the other
+	Open    bool      // it began, and no end of it is noted
+	Unknown bool      // it was cut off: it may have performed the effect
+	Asks    bool      // it finds out first whether a try before performed the effect
+}
+
 // Hold is what keeps an effect from beginning: an operator, or its provider.
 type Hold struct {
-	Code   Code   // EffectPaused, StatePaused or KeyClosed
-	What   string // is held up, in words
-	By     string // who said so
-	Reason string
-	Since  time.Time
-	Until  time.Time // of a closed key
+	Code           Code   // EffectPaused, StatePaused or KeyClosed
+	What           string // is held up, in words
+	Effect         string // EffectPaused, KeyClosed: the type
+	Key            string // KeyClosed: the flow key
+	Machine, State string // StatePaused
+	By             string // who said so
+	Reason         string
+	Since          time.Time
+	Until          time.Time // of a closed key
 }
 
 // Claim is a claim on an effect.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
@@ -46,10 +45,10 @@ func rank(c Code) int {
 		{Paused},
 		{StreamFull, NoWorkers, NotReady, NoMachine},
 		{StartWaits, EventWaits},
-		{GivenUp, EffectPaused, StatePaused, NoHandler},
+		{GivenUp, InDoubt, Crashed, UndoGivenUp, EffectPaused, StatePaused, NoHandler},
 		{KeyHeld, OwnerLost, Lost, Again, Unclaimed, Elsewhere},
-		{KeyClosed, Limited, Throttled, Retry, RetryDue, Accepted},
-		{InQueue, Delivered, Inline, Performing},
+		{KeyClosed, Limited, Unverified, Throttled, Retry, UndoRetry, RetryDue, Accepted},
+		{InQueue, Delivered, Inline, Verifying, Performing, Undoing},
 		{Held, NothingToWait},
 	}
 	i := slices.IndexFunc(order[:], func(codes []Code) bool { return slices.Contains(codes, c) })
@@ -76,7 +75,7 @@ func (f *Facts) run(x *Explanation) {
 	if r.Status == statemachine.StatusPaused {
 		p := Reason{Code: Paused, Text: "it is paused", Since: r.At, Error: r.Cause, Help: "pawl run resume " + word(f.Run)}
 		if r.Cause != nil {
-			p.Text += by(r.Cause.By)
+			p.Holder, p.Text = r.Cause.By, p.Text+by(r.Cause.By)
 			if r.Cause.Message != "" {
 				p.Text += ": " + r.Cause.Message
 			}
@@ -97,7 +96,7 @@ func (f *Facts) run(x *Explanation) {
 func (f *Facts) told(x *Explanation) {
 	for _, m := range f.Told {
 		what := cmp.Or(m.Kind, "message") + " " + m.Name
-		e := Reason{Code: EventWaits, Text: fmt.Sprintf("a %s is stored and not applied yet", what), Alone: true, Since: m.Stored, Message: &m}
+		e := Reason{Code: EventWaits, Text: fmt.Sprintf("a %s is stored and not applied yet", what), Alone: true, Since: m.Stored, Message: &m, Help: "pawl run watch " + word(f.Run)}
 		switch m.Place {
 		case Postponed:
 			e.Text = fmt.Sprintf("a %s could not be taken, and comes again", what)
@@ -196,202 +195,6 @@ func (f *Facts) startsWait() uint64 {
 		return f.Starts.Waiting + f.Starts.InHand
 	}
 	return f.Starts.Waiting
-}
-
-// effect explains a pending effect.
-func (f *Facts) effect(p *statemachine.Pending) Reason {
-	e := Reason{Effect: p.Effect, EffectID: p.ID, Key: p.Key, Place: p.Place, Attempt: p.Attempt, Try: p.Try, Since: p.At, Error: p.Cause}
-	if m, ok := f.Wakes[p.ID]; ok {
-		e.Message = &m
-	}
-	switch p.Place {
-	case statemachine.Parked:
-		f.parked(&e, p)
-	case statemachine.Held:
-		e.Code, e.Text, e.Help = Held, p.Effect+" is held until the run is resumed", "pawl run resume "+word(f.Run)
-	case statemachine.Retry:
-		f.retry(&e, p)
-	case statemachine.Queued, statemachine.Inline:
-		f.due(&e, p)
-	default:
-		e.Code, e.Text = Elsewhere, fmt.Sprintf("%s waits: its place is %s, which this build does not know", p.Effect, p.Place)
-		e.Help = "pawl run show " + word(f.Run)
-	}
-	return e
-}
-
-func (f *Facts) parked(e *Reason, p *statemachine.Pending) {
-	e.Code, e.Help = GivenUp, "pawl run retry "+word(f.Run)
-	e.Text = fmt.Sprintf("%s was given up at attempt %d", p.Effect, p.Attempt)
-	if p.Cause != nil {
-		e.Text += ": " + causeText(p.Cause)
-	}
-	l, known := f.Letters[p.ID]
-	switch e.Letter = l.Seq; {
-	case known && l.Seq == 0:
-		e.Text += " (its letter was taken out)"
-	case known:
-		e.Text += fmt.Sprintf(" (letter %d)", l.Seq)
-	}
-}
-
-// retry explains an effect that waits for its next try.
-func (f *Facts) retry(e *Reason, p *statemachine.Pending) {
-	e.Code, e.Alone = Retry, true
-	e.Text = fmt.Sprintf("%s waits for attempt %d", p.Effect, p.Attempt)
-	if p.Accepted() && p.RetryAt.After(f.Now) {
-		e.Code, e.Until = Accepted, *p.RetryAt
-		e.Text = fmt.Sprintf("%s was accepted by who performs it, who tells the result later; without a word until then, the attempt has failed", p.Effect)
-		return
-	}
-	switch k, keyed := f.Keys[p.ID]; {
-	case keyed && !k.Done:
-		e.Code, e.Holder = KeyHeld, k.Run
-		e.Text = fmt.Sprintf("%s waits for its key %q, which run %q holds", p.Effect, p.Key, k.Run)
-		e.Help = "pawl run explain " + word(k.Run)
-	case f.putOff(p):
-		e.Code = Throttled
-		e.Text = fmt.Sprintf("%s was put off by who performs it, which spent no attempt", p.Effect)
-	}
-	if p.Cause != nil && e.Code != KeyHeld {
-		e.Text += ", after " + causeText(p.Cause)
-	}
-	if p.RetryAt == nil {
-		return
-	}
-	if e.Until = *p.RetryAt; e.Until.After(f.Now) {
-		if e.Message != nil && e.Message.Place == Missing {
-			e.Text += "; its schedule is nowhere: the sweeper arms it again"
-		}
-		return
-	}
-	if e.Code == Retry || e.Code == Throttled {
-		e.Code = RetryDue
-	}
-	e.Until = time.Time{}
-	switch m := e.Message; {
-	case m == nil:
-		e.Text += "; its time has come"
-	case m.Place == Missing:
-		e.Code = Lost
-		e.Text += "; its time has come, and its message is nowhere: the sweeper sends it again"
-	case m.Place == Scheduled:
-		e.Text += "; its time has come, and the broker has not sent its message yet"
-	case m.Place == Postponed:
-		e.Code, e.Until = Again, m.Due
-		e.Text += "; its time has come, a worker could not take its message, which comes again"
-		e.Help = "pawl worker ls"
-	default:
-		e.Text += "; its time has come, and its message waits for a worker"
-	}
-}
-
-// putOff reports whether the last try of p spent no attempt, as far as the last
-// record tells.
-func (f *Facts) putOff(p *statemachine.Pending) bool {
-	return slices.ContainsFunc(f.Record.Events, func(e statemachine.Event) bool {
-		return e.Kind == statemachine.EventFailure && e.Effect == p.ID && e.Free
-	})
-}
-
-// due explains an effect that is to be performed now.
-func (f *Facts) due(e *Reason, p *statemachine.Pending) {
-	e.Alone = true
-	if c, held := f.Claims[p.ID]; held && c.Left > 0 {
-		e.Holder, e.Lease = c.Owner, f.Now.Add(c.Left)
-		if f.gone(c.Owner) {
-			e.Code, e.Until = OwnerLost, e.Lease
-			e.Text = fmt.Sprintf("worker %s had begun %s and answers no more: another goes on when its lease is over", c.Owner, p.Effect)
-			return
-		}
-		e.Code = Performing
-		e.Text = fmt.Sprintf("worker %s performs %s, attempt %d", c.Owner, p.Effect, p.Attempt)
-		e.Help = "pawl run cancel " + word(f.Run)
-		return
-	}
-	if h, held := f.Holds[p.ID]; held {
-		f.hold(e, p, h)
-		return
-	}
-	if f.nobody(func(w Worker) []string { return w.Effects }, p.Effect) {
-		e.Code, e.Alone = NoHandler, false
-		e.Text = fmt.Sprintf("%s, and none performs %s", workers(len(f.Workers)), p.Effect)
-		e.Help = "deploy a worker that performs " + p.Effect
-		return
-	}
-	if p.Place == statemachine.Inline {
-		f.inline(e, p)
-		return
-	}
-	m := e.Message
-	if limit, limited := f.Limits[p.Effect]; limited && m != nil && m.Place != Missing {
-		e.Code, e.Until = Limited, m.Due
-		e.Text = fmt.Sprintf("%s waits for its turn: the fleet's limits of it are %s", p.Effect, limit)
-		return
-	}
-	switch {
-	case m == nil:
-		e.Code, e.Text = InQueue, p.Effect+" waits in its queue"
-	case m.Place == Missing:
-		e.Code, e.Text = Lost, p.Effect+" is asked for, and its message is nowhere: it is about to be sent, or the sweeper sends it again"
-	case m.Place == Postponed:
-		e.Code, e.Until, e.Help = Again, m.Due, "pawl worker ls"
-		e.Text = p.Effect + " waits: a worker had its message and lacks what the run needs; it comes again"
-	case m.Place == InHand:
-		e.Code = Delivered
-		e.Text = p.Effect + " waits: a worker has its message, and has not begun"
-		if f.Claims == nil {
-			e.Text = p.Effect + " is in a worker's hands"
-		}
-		if m.Again > 0 {
-			e.Text += fmt.Sprintf("; after %v without a sign of life it is given to another", m.Again)
-		}
-	default:
-		e.Code = InQueue
-		e.Text = p.Effect + " waits in its queue"
-		if m.Ahead > 0 {
-			e.Text += fmt.Sprintf(", at most %d before it", m.Ahead)
-		}
-		if m.Pulls == 0 {
-			e.Text += "; no worker asks for more of this type at the moment"
-		}
-	}
-}
-
-// hold explains an effect that flow control keeps from beginning. What was
-// under way then goes on, so there is no claim on it.
-func (f *Facts) hold(e *Reason, p *statemachine.Pending, h Hold) {
-	e.Code, e.Since, e.Until = h.Code, h.Since, h.Until
-	e.Alone = h.Code == KeyClosed
-	e.Text = fmt.Sprintf("%s may not begin: %s", p.Effect, h.What)
-	if e.Alone {
-		e.Text += " is closed" + by(h.By)
-	} else {
-		e.Text += " is paused" + by(h.By)
-	}
-	if h.Reason != "" {
-		e.Text += ": " + h.Reason
-	}
-}
-
-// inline explains an effect that the worker performs which committed it.
-func (f *Facts) inline(e *Reason, p *statemachine.Pending) {
-	owner := ""
-	if p.Rev == f.Record.Rev {
-		owner = f.Record.By
-	}
-	e.Holder = owner
-	switch {
-	case f.Claims == nil && owner != "" && f.gone(owner):
-		e.Code = OwnerLost
-		e.Text = fmt.Sprintf("worker %s was to perform %s and answers no more: another goes on when its message comes again", owner, p.Effect)
-	case f.Claims == nil:
-		e.Code = Inline
-		e.Text = fmt.Sprintf("%s is performed by the worker that asked for it%s", p.Effect, by(owner))
-	default:
-		e.Code, e.Holder = Unclaimed, ""
-		e.Text = fmt.Sprintf("nobody performs %s: it goes on when its message comes again, or the sweeper finds it", p.Effect)
-	}
 }
 
 // gone reports whether a worker is known to answer no more.

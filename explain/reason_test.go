@@ -58,6 +58,16 @@ func TestCauses(t *testing.T) {
 		})
 	}
 	none := func(f *Facts) { f.Record = nil }
+	cause := func(class string) func(*statemachine.Pending) {
+		return func(p *statemachine.Pending) { p.Cause = &statemachine.Cause{Class: class, Message: "nobody knows"} }
+	}
+	undone := func(p statemachine.Pending) *Facts {
+		p.Undoes = "e0"
+		f := facts(p)
+		f.Record.Ending = &statemachine.Ending{Status: statemachine.StatusCancelled}
+		f.Record.Undos = []statemachine.Undo{{Of: "e-1", State: "visa", Effect: "visa.return"}, {Of: "e0", State: "flight", Effect: "model.chat"}}
+		return f
+	}
 	tests := []struct {
 		name  string
 		facts *Facts
@@ -83,27 +93,27 @@ func TestCauses(t *testing.T) {
 		{"given up, a letter", in(facts(pending(statemachine.Parked, failed)), func(f *Facts) { f.Letters["e1"] = Letter{Seq: 3} }), GivenUp, false, "model.chat was given up at attempt 2: http_5xx: 503 from the provider (letter 3)", "pawl run retry r-1"},
 		{"given up, its letter taken out", in(facts(pending(statemachine.Parked, failed)), func(f *Facts) { f.Letters["e1"] = Letter{} }), GivenUp, false, "its letter was taken out", "pawl run retry r-1"},
 		{"given up, DLQ full", in(facts(pending(statemachine.Parked, failed)), func(f *Facts) { f.Full = []FullStream{{"PAWL_DLQ", "9 of 9 messages", true}} }), StreamFull, false, "stream PAWL_DLQ is full (9 of 9 messages)", "pawl doctor"},
-		{"a try to come", in(facts(pending(statemachine.Retry, failed, retryAt(later))), func(f *Facts) { f.Wakes["e1"] = Message{Place: Scheduled, Due: later} }), Retry, true, "waits for attempt 2, after http_5xx: 503", ""},
-		{"accepted", facts(pending(statemachine.Retry, retryAt(later), func(p *statemachine.Pending) { p.Cause = &statemachine.Cause{Class: statemachine.ClassAccepted} })), Accepted, true, "was accepted by who performs it", ""},
+		{"a try to come", in(facts(pending(statemachine.Retry, failed, retryAt(later))), func(f *Facts) { f.Wakes["e1"] = Message{Place: Scheduled, Due: later} }), Retry, true, "waits for attempt 2, after http_5xx: 503", "pawl run watch r-1"},
+		{"accepted", facts(pending(statemachine.Retry, retryAt(later), func(p *statemachine.Pending) { p.Cause = &statemachine.Cause{Class: statemachine.ClassAccepted} })), Accepted, true, "was accepted by who performs it", "pawl run watch r-1"},
 		{"a try put off", in(facts(pending(statemachine.Retry, failed, retryAt(later))), func(f *Facts) {
 			f.Record.Events = []statemachine.Event{{Kind: statemachine.EventFailure, Effect: "e1", Free: true}}
-		}), Throttled, true, "spent no attempt", ""},
+		}), Throttled, true, "spent no attempt", "pawl run watch r-1"},
 		{"a key held by another", in(facts(pending(statemachine.Retry, keyed, retryAt(later))), func(f *Facts) { f.Keys = map[string]KeyHolder{"e1": {Run: "r-0"}} }), KeyHeld, true, `run "r-0" holds`, "pawl run explain r-0"},
-		{"a schedule that is nowhere", in(facts(pending(statemachine.Retry, retryAt(later))), func(f *Facts) { f.Wakes["e1"] = Message{Place: Missing} }), Retry, true, "the sweeper arms it again", ""},
-		{"a try that is due", with(statemachine.Retry, Message{Place: InLine}), RetryDue, true, "waits for a worker", ""},
-		{"a try the broker has not sent", with(statemachine.Retry, Message{Place: Scheduled}), RetryDue, true, "the broker has not sent", ""},
-		{"a try that is lost", with(statemachine.Retry, Message{Place: Missing}), Lost, true, "the sweeper sends it again", ""},
+		{"a schedule that is nowhere", in(facts(pending(statemachine.Retry, retryAt(later))), func(f *Facts) { f.Wakes["e1"] = Message{Place: Missing} }), Retry, true, "the sweeper arms it again", "pawl run watch r-1"},
+		{"a try that is due", with(statemachine.Retry, Message{Place: InLine}), RetryDue, true, "waits for a worker", "pawl run watch r-1"},
+		{"a try the broker has not sent", with(statemachine.Retry, Message{Place: Scheduled}), RetryDue, true, "the broker has not sent", "pawl run watch r-1"},
+		{"a try that is lost", with(statemachine.Retry, Message{Place: Missing}), Lost, true, "the sweeper sends it again", "pawl run watch r-1"},
 		{"a try that could not be taken", with(statemachine.Retry, Message{Place: Postponed, Due: later}), Again, true, "comes again", "pawl worker ls"},
-		{"in its queue", with(statemachine.Queued, Message{Place: InLine, Ahead: 40, Pulls: 2}), InQueue, true, "waits in its queue, at most 40 before it", ""},
-		{"in a queue nobody asks", with(statemachine.Queued, Message{Place: InLine}), InQueue, true, "no worker asks for more of this type", ""},
-		{"delivered and not begun", with(statemachine.Queued, Message{Place: InHand, Again: 30 * time.Second}), Delivered, true, "after 30s without a sign of life", ""},
+		{"in its queue", with(statemachine.Queued, Message{Place: InLine, Ahead: 40, Pulls: 2}), InQueue, true, "waits in its queue, at most 40 before it", "pawl worker ls"},
+		{"in a queue nobody asks", with(statemachine.Queued, Message{Place: InLine}), InQueue, true, "no worker asks for more of this type", "pawl worker ls"},
+		{"delivered and not begun", with(statemachine.Queued, Message{Place: InHand, Again: 30 * time.Second}), Delivered, true, "after 30s without a sign of life", "pawl run watch r-1"},
 		{"a message that could not be taken", with(statemachine.Queued, Message{Place: Postponed, Due: later}), Again, true, "comes again", "pawl worker ls"},
-		{"a message that is lost", with(statemachine.Queued, Message{Place: Missing}), Lost, true, "its message is nowhere", ""},
+		{"a message that is lost", with(statemachine.Queued, Message{Place: Missing}), Lost, true, "its message is nowhere", "pawl run watch r-1"},
 		{"performed", in(facts(pending(statemachine.Queued)), func(f *Facts) { f.Claims["e1"] = Claim{"w2", 5 * time.Second} }), Performing, true, "worker w2 performs model.chat, attempt 2", "pawl run cancel r-1"},
-		{"its performer is gone", in(facts(pending(statemachine.Inline)), func(f *Facts) { f.Claims["e1"] = Claim{"w9", 5 * time.Second} }), OwnerLost, true, "worker w9 had begun", ""},
-		{"inline, Redis not seen", in(facts(pending(statemachine.Inline)), func(f *Facts) { f.Claims = nil }), Inline, true, "performed by the worker that asked for it by w1", ""},
-		{"inline, Redis not seen, worker gone", in(facts(pending(statemachine.Inline)), func(f *Facts) { f.Claims, f.Record.By = nil, "w9" }), OwnerLost, true, "worker w9 was to perform", ""},
-		{"inline and nobody's", facts(pending(statemachine.Inline)), Unclaimed, true, "nobody performs model.chat", ""},
+		{"its performer is gone", in(facts(pending(statemachine.Inline)), func(f *Facts) { f.Claims["e1"] = Claim{"w9", 5 * time.Second} }), OwnerLost, true, "worker w9 had begun", "pawl run watch r-1"},
+		{"inline, Redis not seen", in(facts(pending(statemachine.Inline)), func(f *Facts) { f.Claims = nil }), Inline, true, "performed by the worker that asked for it by w1", "pawl run watch r-1"},
+		{"inline, Redis not seen, worker gone", in(facts(pending(statemachine.Inline)), func(f *Facts) { f.Claims, f.Record.By = nil, "w9" }), OwnerLost, true, "worker w9 was to perform", "pawl run watch r-1"},
+		{"inline and nobody's", facts(pending(statemachine.Inline)), Unclaimed, true, "nobody performs model.chat", "pawl run watch r-1"},
 		{"no handler", in(facts(pending(statemachine.Queued)), func(f *Facts) {
 			for i := range f.Workers {
 				f.Workers[i].Effects = []string{"mail"}
@@ -118,18 +128,45 @@ func TestCauses(t *testing.T) {
 		{"no worker is ready", in(facts(pending(statemachine.Queued)), func(f *Facts) { f.Workers[0].Ready, f.Workers[1].Ready = false, false }), NotReady, false, "2 workers answer, and none is ready", "pawl doctor"},
 		{"HISTORY is full", in(facts(pending(statemachine.Queued)), func(f *Facts) { f.Full = []FullStream{{"PAWL_HISTORY", "all", false}} }), StreamFull, false, "PAWL_HISTORY is full", "pawl doctor"},
 		{"its type is paused", in(facts(pending(statemachine.Queued)), func(f *Facts) {
-			f.Holds = map[string]Hold{"e1": {Code: EffectPaused, What: "effect model.chat", By: "ann", Reason: "the bill"}}
-		}), EffectPaused, false, "model.chat may not begin: effect model.chat is paused by ann: the bill", ""},
+			f.Holds = map[string]Hold{"e1": {Code: EffectPaused, What: "effect model.chat", Effect: "model.chat", By: "ann", Reason: "the bill"}}
+		}), EffectPaused, false, "model.chat may not begin: effect model.chat is paused by ann: the bill", "pawl effect resume model.chat"},
 		{"its state is paused", in(facts(pending(statemachine.Queued)), func(f *Facts) {
-			f.Holds = map[string]Hold{"e1": {Code: StatePaused, What: "state summarise of machine report"}}
-		}), StatePaused, false, "state summarise of machine report is paused", ""},
+			f.Holds = map[string]Hold{"e1": {Code: StatePaused, What: "state summarise of machine report", Machine: "report", State: "summarise"}}
+		}), StatePaused, false, "state summarise of machine report is paused", "pawl state resume report summarise"},
 		{"its key is closed", in(facts(pending(statemachine.Queued)), func(f *Facts) {
-			f.Holds = map[string]Hold{"e1": {Code: KeyClosed, What: `key "acme" of effect model.chat`, Until: later}}
-		}), KeyClosed, true, `key "acme" of effect model.chat is closed`, ""},
-		{"its type is limited", in(with(statemachine.Queued, Message{Place: Postponed, Due: later}), func(f *Facts) { f.Limits = map[string]string{"model.chat": "4 at once"} }), Limited, true, "limits of it are 4 at once", ""},
+			f.Holds = map[string]Hold{"e1": {Code: KeyClosed, What: `key "acme" of effect model.chat`, Effect: "model.chat", Key: "acme inc", Until: later}}
+		}), KeyClosed, true, `key "acme" of effect model.chat is closed`, "pawl effect resume model.chat --key 'acme inc'"},
+		{"its type is limited", in(with(statemachine.Queued, Message{Place: Postponed, Due: later}), func(f *Facts) { f.Limits = map[string]string{"model.chat": "4 at once"} }), Limited, true, "limits of it are 4 at once", "effects.limits.model.chat in the configuration of the workers"},
+		{"in doubt", facts(pending(statemachine.Parked, cause(statemachine.ClassInDoubt))), InDoubt, false, "nobody knows", "pawl run retry r-1; pawl run resolve r-1 --effect e1 '{…}'"},
+		{"workers died", facts(pending(statemachine.Parked, cause(statemachine.ClassCrash))), Crashed, false, "was given up at attempt 2: crash:", "pawl run retry r-1"},
+		{"in doubt, its worker may live", in(facts(pending(statemachine.Retry, cause("error"), retryAt(later))), func(f *Facts) {
+			f.Tries = map[string]Try{"e1": {N: 1, By: "w9", Until: later, Open: true}}
+		}), Unverified, true, "worker w9 has begun model.chat and told no outcome", "pawl run watch r-1"},
+		{"in doubt, cut off", in(facts(pending(statemachine.Retry, cause("timeout"), retryAt(later))), func(f *Facts) {
+			f.Tries = map[string]Try{"e1": {N: 1, By: "w1", Unknown: true}}
+		}), Unverified, true, "may have performed it: that is found out, or left to a person", "pawl run watch r-1"},
+		{"in doubt, to find out failed", facts(pending(statemachine.Retry, cause(statemachine.ClassInDoubt), retryAt(later))), Unverified, true, "has to be found out, after in_doubt: nobody knows", "pawl run watch r-1"},
+		{"it is found out", in(facts(pending(statemachine.Queued)), func(f *Facts) {
+			f.Claims["e1"], f.Tries = Claim{"w2", time.Second}, map[string]Try{"e1": {N: 2, By: "w2", Open: true, Asks: true, Crashes: 1}}
+		}), Verifying, true, "worker w2 finds out whether a try before performed model.chat, and performs it if not; workers that died at it before: 1", "pawl run cancel r-1"},
+		{"begun, and Redis not seen", in(facts(pending(statemachine.Queued)), func(f *Facts) {
+			f.Claims, f.Tries = nil, map[string]Try{"e1": {N: 2, By: "w2", Until: later, Open: true}}
+		}), Performing, true, "worker w2 performs model.chat", "pawl run cancel r-1"},
+		{"begun, and Redis forgot, worker gone", in(facts(pending(statemachine.Queued)), func(f *Facts) {
+			f.Tries = map[string]Try{"e1": {N: 2, By: "w9", Until: later, Open: true}}
+		}), OwnerLost, true, "worker w9 had begun model.chat and answers no more", "pawl run watch r-1"},
+		{"it is undone", in(undone(pending(statemachine.Queued)), func(f *Facts) { f.Claims["e1"] = Claim{"w2", time.Second} }), Undoing, true,
+			"worker w2 performs model.chat (to undo state flight), attempt 2; 1 more to undo until the run ends as cancelled", "pawl run cancel r-1 --no-undo"},
+		{"to undo it failed", undone(pending(statemachine.Retry, failed, retryAt(later))), UndoRetry, true, "(to undo state flight) waits for attempt 2, after http_5xx", "pawl run watch r-1"},
+		{"to undo it was given up", undone(pending(statemachine.Parked, failed)), UndoGivenUp, false, "(to undo state flight) was given up at attempt 2", "pawl run retry r-1; pawl run resolve r-1 --effect e1 '{…}'"},
+		{"to undo it is in doubt", undone(pending(statemachine.Parked, cause(statemachine.ClassInDoubt))), InDoubt, false, "(to undo state flight)", "pawl run retry r-1; pawl run resolve r-1 --effect e1 '{…}'"},
+		{"it is cancelled, something is under way", in(facts(pending(statemachine.Queued)), func(f *Facts) {
+			f.Record.Ending, f.Record.Undos = &statemachine.Ending{Status: statemachine.StatusCancelled}, make([]statemachine.Undo, 2)
+			f.Claims["e1"] = Claim{"w2", time.Second}
+		}), Performing, true, "once it has its outcome, what the run did is undone (2), and it ends as cancelled", "pawl run cancel r-1 --no-undo"},
 		{"a command on its way", in(facts(pending(statemachine.Parked)), func(f *Facts) {
 			f.Told = []Message{{Place: InLine, Kind: "command", Name: "redrive", Stored: before}}
-		}), EventWaits, true, "a command redrive is stored and not applied yet", ""},
+		}), EventWaits, true, "a command redrive is stored and not applied yet", "pawl run watch r-1"},
 		{"a place of another build", facts(pending("elsewhere")), Elsewhere, false, "its place is elsewhere", "pawl run show r-1"},
 		{"nothing is pending", facts(), NothingToWait, false, "nothing is pending in state summarise", "pawl run show r-1"},
 	}

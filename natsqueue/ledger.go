@@ -38,6 +38,7 @@ type page struct {
 	By      string    `json:"by,omitempty"`
 	Until   time.Time `json:"until,omitzero"`
 	Crashes int       `json:"crashes,omitempty"`
+	Doubt   bool      `json:"doubt,omitempty"`
 }
 
 const (
@@ -138,13 +139,13 @@ func (g *Ledger) Clear(ctx context.Context, key string) error {
 func (p page) same(q page) bool {
 	return p.Run == q.Run && p.Effect == q.Effect && p.Print == q.Print && p.State == q.State &&
 		bytes.Equal(p.Result, q.Result) && bytes.Equal(p.Bytes, q.Bytes) && p.Blob == q.Blob &&
-		p.Try == q.Try && p.By == q.By && p.Until.Equal(q.Until) && p.Crashes == q.Crashes
+		p.Try == q.Try && p.By == q.By && p.Until.Equal(q.Until) && p.Crashes == q.Crashes && p.Doubt == q.Doubt
 }
 
 // page makes the page of an entry. A result that is too large for it is stored
 // first.
 func (g *Ledger) page(ctx context.Context, key string, e worker.LedgerEntry) (page, error) {
-	p := page{Key: key, Run: e.Run, Effect: e.Effect, Print: e.Print, State: string(e.State), Try: e.Try, By: e.By, Until: e.Until, Crashes: e.Crashes}
+	p := page{Key: key, Run: e.Run, Effect: e.Effect, Print: e.Print, State: string(e.State), Try: e.Try, By: e.By, Until: e.Until, Crashes: e.Crashes, Doubt: e.Doubt}
 	switch {
 	case key == "":
 		return p, errors.New("the key is empty")
@@ -174,7 +175,7 @@ func resultHash(result []byte) string {
 
 // entry is what a page says.
 func (g *Ledger) entry(ctx context.Context, p page) (worker.LedgerEntry, error) {
-	e := worker.LedgerEntry{Run: p.Run, Effect: p.Effect, Print: p.Print, State: worker.LedgerState(p.State), Try: p.Try, By: p.By, Until: p.Until, Crashes: p.Crashes}
+	e := worker.LedgerEntry{Run: p.Run, Effect: p.Effect, Print: p.Print, State: worker.LedgerState(p.State), Try: p.Try, By: p.By, Until: p.Until, Crashes: p.Crashes, Doubt: p.Doubt}
 	switch {
 	case p.Blob != "":
 		data, err := g.getBlob(ctx, ledgerPart(p.Key), p.Blob)

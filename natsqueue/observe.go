@@ -18,6 +18,7 @@ import (
 	"github.com/pawlrun/pawl/outbox"
 	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
+	"github.com/pawlrun/pawl/worker"
 )
 
 const (
@@ -27,8 +28,8 @@ const (
 )
 
 // Observe sees where the messages are that wake a run, what it was told and
-// has not applied, its letters, who holds its business keys, and which streams
-// are full. It sends a dozen requests, and none that others wait for.
+// has not applied, its letters, what the ledger says of its effects, and which
+// streams are full. It sends a dozen requests, and none that others wait for.
 func (q *Queue) Observe(ctx context.Context, f *explain.Facts) error {
 	o := &observation{link: q.link, facts: f, consumers: map[string]*jetstream.ConsumerInfo{}}
 	steps := []func(context.Context) error{o.told}
@@ -36,10 +37,10 @@ func (q *Queue) Observe(ctx context.Context, f *explain.Facts) error {
 		if f.Record.Status.Ended() {
 			return nil
 		}
-		steps = append(steps, o.wakes, o.letters, func(ctx context.Context) error { return o.keys(ctx, q.Ledger) }, o.full,
+		steps = append(steps, o.wakes, o.letters, o.ledger, o.full,
 			func(ctx context.Context) error { return o.holds(ctx, q.Flow) })
 	} else {
-		steps = append(steps, o.starts)
+		steps = append(steps, o.starts, o.full)
 	}
 	var errs []error
 	for _, see := range steps {
@@ -242,21 +243,42 @@ func (o *observation) letters(ctx context.Context) error {
 	return nil
 }
 
-// keys finds who holds the business keys of effects that wait.
-func (o *observation) keys(ctx context.Context, g *Ledger) error {
-	o.facts.Keys = map[string]explain.KeyHolder{}
-	for _, p := range o.facts.Record.Pending {
-		if p.Key == "" || p.Place == statemachine.Parked || len(o.facts.Keys) == mostObserved {
+// ledger finds what is noted of tries of the run's effects, and who holds the
+// business keys of those that wait.
+func (o *observation) ledger(ctx context.Context) error {
+	o.facts.Keys, o.facts.Tries = map[string]explain.KeyHolder{}, map[string]explain.Try{}
+	at := map[string]*statemachine.Pending{} // by subject
+	var subjects []string
+	for i := range o.facts.Record.Pending {
+		p := &o.facts.Record.Pending[i]
+		if p.Place == statemachine.Parked || len(at) == mostObserved {
 			continue
 		}
-		page, seq, err := g.look(ctx, p.Key)
+		s := o.subj.ledger(cmp.Or(p.Key, statemachine.EffectWake(p.ID)))
+		at[s], subjects = p, append(subjects, s)
+	}
+	if len(subjects) == 0 {
+		return nil
+	}
+	for m, err := range o.lasts(ctx, streamLedger, subjects) {
+		var e page
+		if err == nil {
+			err = json.Unmarshal(m.data, &e)
+		}
 		if err != nil {
-			return fmt.Errorf("look up key %s: %w", quoted(p.Key), err)
+			return fmt.Errorf("look at the ledger: %w", err)
 		}
-		if seq == 0 || page.Run == o.facts.Run && page.Effect == p.ID || page.State == "released" {
-			continue
+		p, state := at[m.subject], worker.LedgerState(e.State)
+		switch {
+		case state == worker.LedgerReleased || state == worker.LedgerCleared:
+		case e.Run != o.facts.Run || e.Effect != p.ID:
+			o.facts.Keys[p.ID] = explain.KeyHolder{Run: e.Run, Effect: e.Effect, Done: state == worker.LedgerDone}
+		case state != worker.LedgerDone:
+			o.facts.Tries[p.ID] = explain.Try{
+				N: e.Try, By: e.By, Until: e.Until, Crashes: e.Crashes,
+				Open: state == worker.LedgerClaimed, Unknown: state == worker.LedgerUnknown, Asks: e.Doubt,
+			}
 		}
-		o.facts.Keys[p.ID] = explain.KeyHolder{Run: page.Run, Effect: page.Effect, Done: page.State == "done"}
 	}
 	return nil
 }
@@ -281,7 +303,7 @@ func (o *observation) holds(ctx context.Context, f *Flow) error {
 			state = r.Frames[i].State
 		}
 		if n, held := board.Why(p.Effect, p.Flow, r.Machine, state); held {
-			o.facts.Holds[p.ID] = explain.Hold{Code: codes[n.Kind], What: n.Subject().String(), By: n.By, Reason: n.Reason, Since: n.At, Until: n.Until}
+			o.facts.Holds[p.ID] = explain.Hold{Code: codes[n.Kind], What: n.Subject().String(), Effect: n.Effect, Key: n.Key, Machine: n.Machine, State: n.State, By: n.By, Reason: n.Reason, Since: n.At, Until: n.Until}
 		}
 	}
 	return nil

@@ -172,6 +172,7 @@ func (a *attempt) takeOver(have LedgerEntry, seq uint64, mine LedgerEntry) (uint
 		}
 		if a.h.Policy.InDoubt == statemachine.Verify {
 			a.doubted.Store(true)
+			mine.Doubt = true
 		} else if !decided {
 			a.w.metrics.doubts.WithLabelValues(p.Effect, doubtHalted).Inc()
 			return 0, statemachine.Terminal(statemachine.ClassInDoubt, fmt.Errorf("try %d began with worker %s, and nobody knows whether it performed the effect", have.Try, have.By))
@@ -254,7 +255,7 @@ func (a *attempt) leave(body []byte, err error) ([]byte, error) {
 		return body, err
 	}
 	p, next := &a.c.pending, *a.entry
-	next.Until, next.Crashes = time.Now().UTC(), 0
+	next.Until, next.Crashes, next.Doubt = time.Now().UTC(), 0, false
 	switch {
 	case err == nil && p.Key == "":
 		return body, nil // the record is what settles it

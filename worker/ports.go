@@ -183,6 +183,7 @@ type LedgerEntry struct {
 	By      string    // the worker
 	Until   time.Time // when that try is over at the latest; past it, and still claimed, its worker died
 	Crashes int       // workers that died at tries before, one after the other
+	Doubt   bool      // claimed to find out whether a try before performed it, first
 }
 
 // LedgerState says what is known of the try that claimed a key.

@@ -138,3 +138,29 @@ func TestFullDLQHoldsWhatIsGivenUp(t *testing.T) {
 	succeed("inline-")
 	succeed("queued-")
 }
+
+// What a person says that an effect with a business key came to is what the key
+// stands for: the next run that asks for it is given that.
+func TestResolvedKeyIsGivenToOtherRuns(t *testing.T) {
+	f := realServers(t)
+	p := newProvider(t, func(_ int, w http.ResponseWriter) { http.Error(w, "no such thing", http.StatusNotFound) })
+	startProcess(t, f.env)
+	script := postStep(p.URL, `,"key":"pay-4412"`)
+	f.start("kitchensink", "first", script)
+	r := f.reaches("first", func(r *statemachine.Stored) bool { return r.Status == statemachine.StatusParked })
+	f.command(statemachine.EventResolve, "first", "c1", statemachine.Command{By: "anna", Reason: "it is on the statement", Effect: r.Pending[0].ID, Result: []byte(`{"paid": 1}`)})
+	f.ended("first")
+	f.start("kitchensink", "second", script)
+	f.ended("second")
+	for _, run := range []string{"first", "second"} {
+		h := f.history(run)
+		e := h[len(h)-1]
+		if e.Status != statemachine.StatusSucceeded || len(e.Adds["results"]) != 1 || string(e.Adds["results"][0]) != `{"paid":1}` {
+			t.Errorf("%s: %s, its results %s", run, describe(e), e.Adds["results"])
+		}
+	}
+	if n := len(p.called()); n != 1 {
+		t.Errorf("%d calls, want the one of the first run", n)
+	}
+	f.idle()
+}

@@ -219,15 +219,11 @@ func (l *lane) append(ctx context.Context, slots []*slot) {
 		if s.fold == nil {
 			continue
 		}
-		if b := s.fold.sealed.Blobs; len(b) > 0 {
-			var err error
-			l.beatWhile(ctx, func() { err = l.w.ports.Blobs.Put(ctx, s.run, b) })
-			if err != nil {
-				l.w.trouble(onNATS, err)
-				s.fold = nil
-				l.later(s, l.w.cfg.beat())
-				continue
-			}
+		if err := l.prepare(ctx, s); err != nil {
+			l.w.trouble(onNATS, err)
+			s.fold = nil
+			l.later(s, l.w.cfg.beat())
+			continue
 		}
 		appends = append(appends, Append{Record: s.fold.sealed.Record, Bytes: s.fold.sealed.Bytes})
 		of = append(of, s)
@@ -255,6 +251,17 @@ func (l *lane) append(ctx context.Context, slots []*slot) {
 			l.appendFailed(ctx, s, a.Err)
 		}
 	}
+}
+
+// prepare stores what must be there before the record is.
+func (l *lane) prepare(ctx context.Context, s *slot) (err error) {
+	if b := s.fold.sealed.Blobs; len(b) > 0 {
+		l.beatWhile(ctx, func() { err = l.w.ports.Blobs.Put(ctx, s.run, b) })
+		if err != nil {
+			return err
+		}
+	}
+	return l.recordResolved(ctx, s)
 }
 
 // appendFailed deals with a record that was not stored, or is not known to be.

@@ -33,6 +33,7 @@ func TestCommands(t *testing.T) {
 		r.Pending, r.Outbox = []sm.Pending{p}, []sm.Entry{{Kind: sm.EntryEffect, ID: p.ID, Effect: p.Effect}}
 	}
 	redriven := func(r *sm.Record) {
+		r.V = 3
 		queued(r)
 		r.Pending[0].Try, r.Pending[0].Attempt, r.Pending[0].Cause, r.Pending[0].First, r.Pending[0].Redriven = 3, 1, nil, nil, 3
 		r.Pending[0].Redrives++

@@ -230,6 +230,9 @@ const (
 
 // version is the lowest format version whose builds can carry the record on.
 func (r *Record) version() int {
+	if slices.ContainsFunc(r.Pending, func(p Pending) bool { return p.Redriven > 0 || p.Redrives > 0 || p.Edits > 0 }) {
+		return 3
+	}
 	if len(r.Undos) > 0 || r.Ending != nil || slices.ContainsFunc(r.Pending, func(p Pending) bool { return p.CanUndo }) {
 		return 2
 	}

@@ -10,7 +10,7 @@ import (
 // FormatVersion is the highest version of the record format that this code
 // reads and writes; a record that needs nothing of it has a lower one. A record
 // of a higher version is refused, never coerced. See docs/format.md.
-const FormatVersion = 2
+const FormatVersion = 3
 
 // Record is one committed transition of a run: a message on HISTORY. It holds
 // everything that is needed to go on (state, pending work, applied ids) and

@@ -78,6 +78,7 @@ func (d *Definition) Refold(prev *Stored, next *Record, blob func(hash string) (
 
 // forget drops what builds before did not note, or noted in another way.
 func (s *Sealed) forget(recorded *Record) {
+	s.V = min(s.V, max(recorded.V, 1))
 	was := map[string]*Pending{}
 	for i := range recorded.Pending {
 		was[recorded.Pending[i].ID] = &recorded.Pending[i]

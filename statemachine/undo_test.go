@@ -416,8 +416,15 @@ func TestUndoProperties(t *testing.T) {
 			if !d.last.Status.Ended() && !slices.Equal(of, stack) {
 				t.Fatalf("after %s registered are %v, want %v", action, of, stack)
 			}
-			if (d.last.V == 2) != (len(of) > 0 || d.last.Ending != nil || slices.ContainsFunc(d.last.Pending, func(p sm.Pending) bool { return p.CanUndo })) {
-				t.Fatalf("version %d: %s", d.last.V, d.standing())
+			version := 1
+			if len(of) > 0 || d.last.Ending != nil || slices.ContainsFunc(d.last.Pending, func(p sm.Pending) bool { return p.CanUndo }) {
+				version = 2
+			}
+			if slices.ContainsFunc(d.last.Pending, func(p sm.Pending) bool { return p.Redrives > 0 }) {
+				version = 3
+			}
+			if d.last.V != version {
+				t.Fatalf("version %d, want %d: %s", d.last.V, version, d.standing())
 			}
 		}
 		if len(stack) > 0 && d.last.Status != sm.StatusSucceeded {

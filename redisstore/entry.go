@@ -14,7 +14,7 @@ import (
 // spaces:
 //
 //	<machine> <state> <status> <at> <token>     where the run is since when
-//	@<name> <value> <token>                     what a search field says
+//	@<name> <value> <hour> <token>              what a search field says, and the hour of <at>
 //	!<partition>                                all its runs were written
 //	!<partition> <ms> <random>                  writing them began, and has not ended
 //
@@ -38,9 +38,16 @@ func fieldPrefix(name, value string) string {
 	return fieldMark + queue.Token(name) + " " + queue.Token(value) + " "
 }
 
-// indexLines are the field entries of a record, without mark and token, one a
-// line. They have no time, so they change with their value only, and whether a
-// run has a value is one look at the index.
+// hourBytes is how much of a time an hour is: "2006-01-02T15".
+const hourBytes = len("2006-01-02T15")
+
+// hourOf is the hour of an "<at>", or of what begins with one.
+func hourOf(at string) string { return at[:min(hourBytes, len(at))] }
+
+// indexLines are the field entries of a record, without mark, hour and token,
+// one a line. They move once an hour, so lists need not look at runs that have
+// a value and moved at another time, and whether a run has a value is one look
+// at the index.
 func indexLines(r *statemachine.Record) string {
 	if len(r.Index) == 0 {
 		return ""

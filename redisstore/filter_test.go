@@ -38,8 +38,8 @@ func crowd(t *testing.T, n int) []*statemachine.Stored {
 			if k%100 == 3 {
 				r.Status = statemachine.StatusParked
 			}
-			// Several at one millisecond, and parts of it.
-			r.At = began.Add(time.Duration(k/3)*time.Second + time.Duration(k%3)*300*time.Microsecond)
+			// Over some hours; several at one millisecond, and parts of it.
+			r.At = began.Add(time.Duration(k/3)*20*time.Second + time.Duration(k%3)*300*time.Microsecond)
 			r.Index = map[string]string{"region": []string{"eu", "us"}[k%10/9], "site": fmt.Sprint(k / 7 % 40), "order": run}
 			if k < n/2 {
 				r.Index["batch"] = "old one"

@@ -163,9 +163,36 @@ func (s *Store) scan(ctx context.Context, q *search, low string, shard int) (eas
 	return true, words[1:], nil, nil
 }
 
-// read searches what it reads of the index of a shard: of the states that the
-// filter selects the entries between the bounds, of search fields all.
+// read searches what it reads of the index of a shard: of search fields the
+// hours between the bounds, and of the states that the filter selects the
+// entries in the hours that all those fields have.
 func (s *Store) read(ctx context.Context, q *search, low string, shard int) ([]string, error) {
+	high := q.high
+	fields := make([]lexRange, len(q.fields))
+	for i, f := range q.fields {
+		r := lexRange{min: "[" + f + hourOf(low), max: above(f), skip: len(f)}
+		if high != "" {
+			r.max = "(" + f + hourOf(high) + "!"
+		}
+		fields[i] = r
+	}
+	if err := s.readRanges(ctx, shard, fields); err != nil {
+		return nil, err
+	}
+	has := make([]map[string]bool, len(fields))
+	for i, r := range fields {
+		if len(r.found) == 0 {
+			return nil, nil
+		}
+		low = max(low, hourOf(r.found[0][r.skip:]))
+		if end := hourOf(r.found[len(r.found)-1][r.skip:]) + "~"; high == "" || end < high {
+			high = end
+		}
+		has[i] = make(map[string]bool, len(r.found))
+		for _, m := range r.found {
+			has[i][m[min(r.skip+hourBytes+1, len(m)):]] = true
+		}
+	}
 	states, err := s.states(ctx, shard, shard+1)
 	if err != nil {
 		return nil, err
@@ -177,27 +204,16 @@ func (s *Store) read(ctx context.Context, q *search, low string, shard int) ([]s
 			continue
 		}
 		r := lexRange{min: "[" + place + low, max: above(place), skip: len(place)}
-		if q.high != "" {
-			r.max = "(" + place + q.high
+		if high != "" {
+			r.max = "(" + place + high
 		}
 		ranges = append(ranges, r)
-	}
-	places := len(ranges)
-	for _, f := range q.fields {
-		ranges = append(ranges, lexRange{min: "[" + f, max: above(f), skip: len(f)})
 	}
 	if err := s.readRanges(ctx, shard, ranges); err != nil {
 		return nil, err
 	}
-	has := make([]map[string]bool, len(q.fields))
-	for i, r := range ranges[places:] {
-		has[i] = make(map[string]bool, len(r.found))
-		for _, m := range r.found {
-			has[i][m[r.skip:]] = true
-		}
-	}
 	var entries []string
-	for _, r := range ranges[:places] {
+	for _, r := range ranges {
 		for _, m := range r.found {
 			_, token, _ := strings.Cut(m[r.skip:], " ")
 			if !slices.ContainsFunc(has, func(h map[string]bool) bool { return !h[token] }) {

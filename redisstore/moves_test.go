@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/pawlrun/pawl/api"
 	"github.com/pawlrun/pawl/internal/redistest"
@@ -54,5 +55,41 @@ func TestARunThatStaysInItsStateMovesOnceASecond(t *testing.T) {
 		if diff := cmp.Diff([]string{other}, entries()); diff != "" {
 			t.Errorf("in another state (-want +got):\n%s", diff)
 		}
+	})
+}
+
+// TestSearchFieldsMoveOnceAnHour: their entries say in which hour the run moved
+// last, and go when it has moved in another.
+func TestSearchFieldsMoveOnceAnHour(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		s := open(t, server.Client(t), Options{})
+		began := time.Date(2026, 1, 2, 3, 59, 0, 0, time.UTC)
+		moved := func(seq uint64, at time.Duration, fields ...string) {
+			put(t, s, storetest.Stored(t, "a", seq, withIndex(fields...), func(r *statemachine.Record) { r.At = began.Add(at) }))
+		}
+		check := func(when string, want ...string) {
+			t.Helper()
+			got, err := s.client.ZRangeByLex(t.Context(), s.keys.index(queue.Partition("a")), &redis.ZRangeBy{Min: "[@", Max: "(A"}).Result()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", when, diff)
+			}
+			if got := list(t, s, api.Filter{Where: map[string]string{"site": "7"}}); len(got) != 1 {
+				t.Errorf("%s: listed %q", when, got)
+			}
+		}
+		moved(1, 0, "site", "7")
+		check("at first", "@site 7 2026-01-02T03 a")
+		moved(2, 59*time.Second, "site", "7")
+		check("in that hour", "@site 7 2026-01-02T03 a")
+		moved(3, time.Minute, "site", "7")
+		check("in the next", "@site 7 2026-01-02T04 a")
+		moved(4, 2*time.Hour, "order", "1", "site", "7")
+		check("with another field", "@order 1 2026-01-02T05 a", "@site 7 2026-01-02T05 a")
+		moved(5, 3*time.Hour, "site", "7")
+		check("and without it", "@site 7 2026-01-02T06 a")
 	})
 }

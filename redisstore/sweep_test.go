@@ -189,7 +189,9 @@ func TestTidyOfManyEntries(t *testing.T) {
 		for i := range 3 * tidyPage {
 			storetestRun := storetest.Stored(t, "gone-"+string(rune('a'+i%26)), uint64(i+1))
 			do(t, client.ZAddNX(t.Context(), s.keys.index(p), redis.Z{Member: placeOf(storetestRun.Record) + " gone"}))
-			do(t, client.ZAddNX(t.Context(), s.keys.index(p), redis.Z{Member: fieldMark + "site 7 gone"}))
+			do(t, client.ZAddNX(t.Context(), s.keys.index(p), redis.Z{Member: fieldMark + "site 7 2026-05-01T00 gone"}))
+			do(t, client.ZAddNX(t.Context(), s.keys.index(p), redis.Z{Member: fieldMark + "site 7 1999-12-31T23 a"})) // not its hour
+			do(t, client.ZAddNX(t.Context(), s.keys.index(p), redis.Z{Member: fieldMark + "site 7 a"}))
 		}
 		if err := pass(t, s, p); err != nil {
 			t.Fatalf("SetComplete: %v", err)

@@ -12,11 +12,12 @@ local within, state, status, low, high, most = unpack(ARGV, 1, 6)
 local out, key, work, few, sub = {}, KEYS[1], 0, 128, string.sub
 most = tonumber(most)
 
--- having keeps the entries of runs that have all search fields.
-local function having(members, token)
+-- having keeps the entries of runs that have all search fields. Their times
+-- begin at a byte.
+local function having(members, at)
   for i = 7, #ARGV do
     local asked, kept = {}, {}
-    for j, m in ipairs(members) do asked[j] = ARGV[i] .. sub(m, token) end
+    for j, m in ipairs(members) do asked[j] = ARGV[i] .. sub(m, at, at + 12) .. sub(m, at + 24) end
     local scores = asked[1] and call('ZMSCORE', key, unpack(asked))
     for j, m in ipairs(members) do
       if scores[j] then kept[#kept + 1] = m end
@@ -33,7 +34,7 @@ local function take(found, place)
     local size = #ARGV == 6 and math.min(left, work) or 50
     local members = call('ZREVRANGEBYLEX', key, upper, lower, 'LIMIT', 0, size)
     local n, last = #members, members[#members]
-    members, work = having(members, #place + 27), work - n - 4
+    members, work = having(members, #place + 2), work - n - 4
     for _, m in ipairs(members) do found[#found + 1] = sub(m, #place + 2) end
     if n < size then break end
     left, upper = left - #members, '(' .. last
@@ -53,9 +54,10 @@ end
 local function scan()
   local found, tried = {}, nil
   for i = 7, #ARGV do
-    local first, beyond = '[' .. ARGV[i], '(' .. sub(ARGV[i], 1, -2) .. '!'
+    local first = '[' .. ARGV[i] .. sub(low, 1, 13)
+    local beyond = '(' .. (high == '' and sub(ARGV[i], 1, -2) or ARGV[i] .. sub(high, 1, 13)) .. '!'
     if call('ZLEXCOUNT', key, first, beyond) <= few then
-      for j, m in ipairs(call('ZRANGEBYLEX', key, first, beyond)) do found[j] = sub(m, #first) end
+      for j, m in ipairs(call('ZRANGEBYLEX', key, first, beyond)) do found[j] = string.match(m, '%S+$') end
       return '?', found
     end
   end

@@ -25,6 +25,10 @@ end
 -- knows.
 local function told(head) return string.match(head, '^.* ') end
 
+-- hourOf is the hour of a place, "<machine> <state> <status> <at>": the first
+-- 13 letters of its time, which has 24.
+local function hourOf(place) return string.sub(place, -24, -12) end
+
 -- ended tells whether a head is of a run that has ended.
 local function ended(head) return string.sub(head, 22, 25) == 'over' end
 

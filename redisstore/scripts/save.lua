@@ -69,9 +69,12 @@ while k <= keys do
     end
     if wherewas and wherewas ~= place then call('ZREM', idx, wherewas .. ' ' .. token) end
     if wherewas ~= place or same then call('ZADD', idx, '0', place .. ' ' .. token) end
-    if index ~= fields or same then
-      for line in string.gmatch(fields, '[^\n]+') do call('ZREM', idx, '@' .. line .. ' ' .. token) end
-      for line in string.gmatch(index, '[^\n]+') do call('ZADD', idx, '0', '@' .. line .. ' ' .. token) end
+    if index ~= '' or fields ~= '' then
+      local tail, before = ' ' .. hourOf(place) .. ' ' .. token, ' ' .. hourOf(wherewas or '') .. ' ' .. token
+      if index ~= fields or tail ~= before or same then
+        for line in string.gmatch(fields, '[^\n]+') do call('ZREM', idx, '@' .. line .. before) end
+        for line in string.gmatch(index, '[^\n]+') do call('ZADD', idx, '0', '@' .. line .. tail) end
+      end
     end
     out[#out + 1] = grants
   end

@@ -9,8 +9,8 @@ for i = 1, #KEYS / 2 do
   local old = call('HMGET', run, 'place', 'index')
   local borne
   if string.sub(head, 1, 1) == '@' then
-    local line = '\n' .. string.sub(head, 2, -2) .. '\n'
-    borne = string.find('\n' .. (old[2] or '') .. '\n', line, 1, true)
+    local line, hour = string.match(head, '^@(%S+ %S+) (%S+) $')
+    borne = old[1] and hour == hourOf(old[1]) and string.find('\n' .. (old[2] or '') .. '\n', '\n' .. line .. '\n', 1, true)
   else
     borne = old[1] and head == old[1] .. ' '
   end

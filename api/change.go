@@ -38,7 +38,7 @@ func (s *Server) start(ctx context.Context, _ Caller, q *StartRequest) (*Started
 	if r != nil { // what a run began with is so for ever: nothing need be sent
 		return startedAs(q, print, r, false)
 	}
-	seq, err := s.answers.Sender.Start(sooner, Start{Machine: q.Machine, Run: q.ID, Version: q.Version, Input: q.Input})
+	seq, err := s.answers.Sender.Start(sooner, Start{Machine: q.Machine, Run: q.ID, Version: q.Version, Input: q.Input, Priority: q.Priority, Tenant: q.Tenant})
 	if err != nil {
 		return nil, err
 	}
@@ -162,6 +162,16 @@ func (q *StartRequest) check() (time.Duration, error) {
 	f.header("run id", q.ID)
 	if q.Version < 0 {
 		f.addf("version %d is not 1 or more", q.Version)
+	}
+	if q.Priority != "" {
+		if _, err := queue.ParsePriority(string(q.Priority)); err != nil {
+			f.addf("%s", err)
+		}
+	}
+	if q.Tenant != "" {
+		if err := queue.CheckTenant(q.Tenant); err != nil {
+			f.addf("%s", err)
+		}
 	}
 	if len(q.Input) == 0 {
 		q.Input = json.RawMessage("{}")

@@ -120,6 +120,9 @@ type Start struct {
 	Run     string // id, at most 256 bytes of UTF-8
 	Version int    // of the machine; 0: the highest
 	Input   []byte // JSON, at most 900 KB
+
+	Priority queue.Priority // "": none is named
+	Tenant   string         // "": nobody's
 }
 
 // SignalTo tells a run something from outside.

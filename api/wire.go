@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pawlrun/pawl/deadletter"
+	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
 )
 
@@ -179,6 +180,9 @@ type StartRequest struct {
 	ID      string          `json:"id,omitempty"`      // of the run, at most 256 bytes; one is made if it is absent
 	Version int             `json:"version,omitempty"` // of the machine; default: the highest
 	Input   json.RawMessage `json:"input,omitempty"`   // default {}
+	// Priority and Tenant say when the run begins if not all can at once.
+	Priority queue.Priority `json:"priority,omitempty"` // high, normal (the default) or low
+	Tenant   string         `json:"tenant,omitempty"`   // whose run it is, at most 256 bytes
 	// Timeout is how long the outcome is waited for; 0s: not at all. Default
 	// 3 s, at most MaxWait.
 	Timeout *statemachine.Duration `json:"timeout,omitempty"`

@@ -23,7 +23,24 @@ type StartOptions struct {
 	// number: then the same start may be made twice. Default: one is made.
 	ID      string
 	Version int // of the machine; 0 is the highest
+	// Priority is High, Normal (the default) or Low. It counts when not all
+	// starts can begin at once.
+	Priority Priority
+	// Tenant is whose run it is, at most 256 bytes: when not all starts can
+	// begin at once, those of a tenant with few do not wait behind those of one
+	// with many.
+	Tenant string
 }
+
+// Priority orders starts that cannot all begin at once.
+type Priority = queue.Priority
+
+// The priorities.
+const (
+	High   = queue.High
+	Normal = queue.Normal
+	Low    = queue.Low
+)
 
 // Started is what became of a start. Its ID is that of the run.
 type Started = api.Started
@@ -54,7 +71,7 @@ func (c *Client) Start(ctx context.Context, machine string, input any, o StartOp
 		return Started{}, err
 	}
 	var s Started
-	r := api.StartRequest{Machine: machine, ID: id, Version: o.Version, Input: body, Timeout: c.patience()}
+	r := api.StartRequest{Machine: machine, ID: id, Version: o.Version, Priority: o.Priority, Tenant: o.Tenant, Input: body, Timeout: c.patience()}
 	return s, c.call(ctx, "start run "+id, api.RunsStart, r, &s)
 }
 
@@ -74,6 +91,12 @@ func (c *Client) Publish(ctx context.Context, machine string, input any, o Start
 	m.Header.Set(headerRun, id)
 	if o.Version > 0 {
 		m.Header.Set(headerVersion, strconv.Itoa(o.Version))
+	}
+	if o.Priority != "" {
+		m.Header.Set(headerPriority, string(o.Priority))
+	}
+	if o.Tenant != "" {
+		m.Header.Set(headerTenant, o.Tenant)
 	}
 	m.Data = body
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
@@ -126,6 +149,16 @@ func prepare(machine string, input any, o StartOptions) (id string, body []byte,
 	}
 	if o.Version < 0 {
 		return "", nil, invalid(op, fmt.Errorf("version %d: they count from 1", o.Version))
+	}
+	if o.Priority != "" {
+		if _, err := queue.ParsePriority(string(o.Priority)); err != nil {
+			return "", nil, invalid(op, err)
+		}
+	}
+	if o.Tenant != "" {
+		if err := queue.CheckTenant(o.Tenant); err != nil {
+			return "", nil, invalid(op, err)
+		}
 	}
 	if body, err = encode(input); err != nil {
 		return "", nil, invalid(op, fmt.Errorf("input: %w", err))

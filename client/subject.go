@@ -50,6 +50,8 @@ func checkHeader(id string) error {
 
 // The headers that producers write and read.
 const (
-	headerRun     = "Pawl-Run-Id"
-	headerVersion = "Pawl-Machine-Version"
+	headerRun      = "Pawl-Run-Id"
+	headerVersion  = "Pawl-Machine-Version"
+	headerPriority = "Pawl-Priority"
+	headerTenant   = "Pawl-Tenant"
 )

@@ -78,6 +78,7 @@ type Message struct {
 // Queue is messages that wait for workers.
 type Queue struct {
 	Waiting, InHand uint64
+	InLine          uint64 // of those that wait: sorted by priority and tenant, since no worker could begin them at once
 	Oldest          time.Time
 	Postponed       *Message // the start that was asked about, if a worker could not take it
 }

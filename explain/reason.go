@@ -174,7 +174,7 @@ func (f *Facts) absent(x *Explanation) {
 	case f.startsWait() > 0:
 		x.add(Reason{
 			Code: StartWaits, Alone: true, Since: f.Starts.Oldest,
-			Text: fmt.Sprintf("there is no such run, and %d starts wait to be taken: its own may be one of them", f.startsWait()),
+			Text: fmt.Sprintf("there is no such run, and %d starts wait to be taken%s: its own may be one of them", f.startsWait(), f.inLine()),
 			Help: "pawl worker ls",
 		})
 	default:
@@ -182,6 +182,14 @@ func (f *Facts) absent(x *Explanation) {
 	}
 	f.told(x)
 	f.stopped(x)
+}
+
+// inLine says how many starts have been put in line.
+func (f *Facts) inLine() string {
+	if f.Starts.InLine == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d of them in line by priority and tenant", f.Starts.InLine)
 }
 
 // startsWait is how many starts may be those of runs that are not there yet. A

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pawlrun/pawl/api"
+	"github.com/pawlrun/pawl/queue"
 )
 
 // Backlog is what waits in the streams of a fleet.
@@ -55,6 +56,11 @@ func (l *link) oldest(ctx context.Context, name string, s *api.Stream, c api.Str
 	}
 	at, filter := s.FirstTime, ""
 	switch name {
+	case streamStart:
+		filter = l.subj.start("*")
+		if in, ok := queue.ParseLine(c.Name); ok {
+			filter = l.subj.line(in, "*")
+		}
 	case streamEffects:
 		filter = l.subj.effects(strings.TrimPrefix(c.Name, consumerEffect))
 	case streamTimers:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pawlrun/pawl/internal/natstest"
 	"github.com/pawlrun/pawl/outbox"
+	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
 )
 
@@ -19,6 +20,8 @@ func TestBacklog(t *testing.T) {
 	for range 3 {
 		f.publish("pawl.start.m", nil, "{}")
 	}
+	in := queue.Line{Priority: queue.Low, Class: 2}
+	f.publish(f.q.link.subj.line(in, "m"), nil, "{}")
 	taken, err := f.q.Source.Fetch(t.Context(), ConsumerStart, 2, time.Second)
 	if err != nil || len(taken) == 0 {
 		t.Fatalf("fetch: %d messages, %v", len(taken), err)
@@ -49,6 +52,10 @@ func TestBacklog(t *testing.T) {
 		return waiting[ConsumerDue] == 1
 	})
 	want := map[string]int{"due": 1, "effect-http+post": 1, "effect-noop": 0, "event": 0, "result": 0, "signal": 0, "start": 3}
+	for _, l := range queue.Lines() {
+		want[l.Consumer()] = 0
+	}
+	want[in.Consumer()] = 1
 	if diff := cmp.Diff(want, waiting); diff != "" {
 		t.Errorf("what waits (-want +got):\n%s", diff)
 	}

@@ -28,7 +28,13 @@ func (s *Sender) Start(ctx context.Context, a api.Start) (uint64, error) {
 	if a.Version > 0 {
 		h[headerVersion] = []string{strconv.Itoa(a.Version)}
 	}
-	err := first(checkName("machine", a.Machine), queue.CheckRun(a.Run), inHeader("run id", a.Run))
+	if a.Priority != "" {
+		h[headerPriority] = []string{string(a.Priority)}
+	}
+	if a.Tenant != "" {
+		h[headerTenant] = []string{a.Tenant}
+	}
+	err := first(checkName("machine", a.Machine), queue.CheckRun(a.Run), inHeader("run id", a.Run), inHeader("tenant", a.Tenant))
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", what, err)
 	}

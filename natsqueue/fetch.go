@@ -55,7 +55,7 @@ func (s *Source) Fetch(ctx context.Context, consumer string, n int, wait time.Du
 	deadline := time.Now().Add(wait)
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
 		msgs, err := s.fetch(ctx, consumer, name, min(n, mostFetch), time.Until(deadline))
-		if err == nil || ctx.Err() == nil && (len(msgs) > 0 || errors.Is(err, errSilent) && s.recent(consumer)) {
+		if err == nil || ctx.Err() == nil && (len(msgs) > 0 || (errors.Is(err, errSilent) || wait <= 0 && errors.Is(err, errLeader)) && s.recent(consumer)) {
 			return msgs, nil // trouble comes again at the next fetch
 		}
 		gone := errors.Is(err, errGone)

@@ -1,6 +1,7 @@
 package natsqueue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,6 +64,9 @@ func TestFetchStarts(t *testing.T) {
 		run     string // "%d" is the sequence
 		version int
 		fault   string
+
+		priority queue.Priority // default: normal
+		tenant   string
 	}{
 		{name: "run id", machine: "sink", header: map[string]string{"Pawl-Run-Id": "r 1", "Nats-Msg-Id": "m1"}, run: "r 1"},
 		{name: "message id", machine: "sink", header: map[string]string{"Nats-Msg-Id": "m2"}, run: "m2"},
@@ -74,6 +78,9 @@ func TestFetchStarts(t *testing.T) {
 		{name: "empty id", machine: "sink", header: map[string]string{"Pawl-Run-Id": ""}, fault: "Pawl-Run-Id is empty"},
 		{name: "not UTF-8", machine: "sink", header: map[string]string{"Pawl-Run-Id": "\xff"}, fault: "Pawl-Run-Id is not UTF-8"},
 		{name: "no version", machine: "sink", header: map[string]string{"Pawl-Run-Id": "r", "Pawl-Machine-Version": "new"}, run: "r", fault: `Pawl-Machine-Version is "new", not a version from 1`},
+		{name: "priority and tenant", machine: "sink", header: map[string]string{"Pawl-Run-Id": "r", "Pawl-Priority": "low", "Pawl-Tenant": "Ä & Sons"}, run: "r", priority: queue.Low, tenant: "Ä & Sons"},
+		{name: "no priority", machine: "sink", header: map[string]string{"Pawl-Run-Id": "r", "Pawl-Priority": "urgent"}, run: "r", fault: `Pawl-Priority: priority "urgent" is not high, normal or low`},
+		{name: "long tenant", machine: "sink", header: map[string]string{"Pawl-Run-Id": "r", "Pawl-Tenant": long[:300]}, run: "r", fault: "Pawl-Tenant: tenant is 300 bytes long; at most 256 are allowed"},
 		{name: "no machine name", machine: "Sink!", header: map[string]string{"Pawl-Run-Id": "r"}, run: "r", fault: `machine name "Sink!" is not [a-z][a-z0-9_-]{0,63}`},
 	}
 	for _, tt := range tests {
@@ -86,6 +93,9 @@ func TestFetchStarts(t *testing.T) {
 		}
 		if tt.fault == "" && (m.Fault != nil || m.Version != tt.version) || tt.fault != "" && (m.Fault == nil || m.Fault.Error() != tt.fault) {
 			t.Errorf("%s: version %d, fault %v, want %d, %q", tt.name, m.Version, m.Fault, tt.version, tt.fault)
+		}
+		if want := cmp.Or(tt.priority, queue.Normal); tt.fault == "" && (m.Priority != want || m.Tenant != tt.tenant) {
+			t.Errorf("%s: priority %s, tenant %q, want %s, %q", tt.name, m.Priority, m.Tenant, want, tt.tenant)
 		}
 		for k, v := range tt.header {
 			if m.Headers[k] != v {

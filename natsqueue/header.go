@@ -15,19 +15,22 @@ import (
 
 // The headers of messages. Those with "Nats-" are the broker's.
 const (
-	headerRun     = "Pawl-Run-Id"
-	headerVersion = "Pawl-Machine-Version"
-	headerSignal  = "Pawl-Signal-Id"
-	headerEvent   = "Pawl-Event-Id"
-	headerName    = "Pawl-Event-Name"
-	headerTries   = "Pawl-Tries"
-	headerBefore  = "Pawl-Before"
-	headerRedrive = "Pawl-Redrive" // of a start or signal that was dead-lettered: how often it was re-driven, and its letter
-	headerTxid    = "Pawl-Txid"
-	headerRev     = "Pawl-Rev"
-	headerMachine = "Pawl-Machine"
-	headerStatus  = "Pawl-Status"
-	headerAsked   = "Pawl-Asked"
+	headerRun      = "Pawl-Run-Id"
+	headerVersion  = "Pawl-Machine-Version"
+	headerPriority = "Pawl-Priority"
+	headerTenant   = "Pawl-Tenant"
+	headerSignal   = "Pawl-Signal-Id"
+	headerEvent    = "Pawl-Event-Id"
+	headerName     = "Pawl-Event-Name"
+	headerTries    = "Pawl-Tries"
+	headerBefore   = "Pawl-Before"
+	headerPlace    = "Pawl-Place"   // of a start in line: what it was in the queue that it came from
+	headerRedrive  = "Pawl-Redrive" // of a start or signal that was dead-lettered: how often it was re-driven, and its letter
+	headerTxid     = "Pawl-Txid"
+	headerRev      = "Pawl-Rev"
+	headerMachine  = "Pawl-Machine"
+	headerStatus   = "Pawl-Status"
+	headerAsked    = "Pawl-Asked"
 
 	headerMsgID    = "Nats-Msg-Id"
 	headerExpected = "Nats-Expected-Last-Subject-Sequence"
@@ -112,7 +115,7 @@ func headersOf(m *nats.Msg) map[string]string {
 // spelled is how a header that producers write is spelled here.
 func spelled(name string) string {
 	name = strings.TrimSpace(name)
-	for _, known := range []string{headerRun, headerVersion, headerSignal, headerEvent, headerName, headerMsgID} {
+	for _, known := range []string{headerRun, headerVersion, headerPriority, headerTenant, headerSignal, headerEvent, headerName, headerMsgID} {
 		if strings.EqualFold(name, known) {
 			return known
 		}
@@ -123,7 +126,7 @@ func spelled(name string) string {
 // internal reports whether a header is the fleet's own bookkeeping, which goes
 // with no message that is handed out or kept. Clients may spell it in any case.
 func internal(name string) bool {
-	return strings.EqualFold(name, headerTries) || strings.EqualFold(name, headerBefore) || strings.EqualFold(name, headerRedrive)
+	return strings.EqualFold(name, headerTries) || strings.EqualFold(name, headerBefore) || strings.EqualFold(name, headerPlace) || strings.EqualFold(name, headerRedrive)
 }
 
 // redriveValue says which letter a message was re-driven from, and how often

@@ -36,7 +36,7 @@ func (s *Source) read(m *nats.Msg, incarnation string) queue.Message {
 	if len(incarnation) > shortIncarnation {
 		incarnation = incarnation[:shortIncarnation]
 	}
-	q.Fault = s.fill(&q, incarnation)
+	q.Fault = s.fill(&q, incarnation, m.Header.Get(headerPlace))
 	if q.Kind == queue.Effect && q.Tries == 0 { // it was postponed before
 		q.Tries, _ = strconv.Atoi(m.Header.Get(headerTries))
 		before, _ := strconv.Atoi(m.Header.Get(headerBefore))
@@ -45,12 +45,15 @@ func (s *Source) read(m *nats.Msg, incarnation string) queue.Message {
 	return q
 }
 
-// fill reads what the kind of message has, from its subject, headers and body.
-func (s *Source) fill(q *queue.Message, incarnation string) error {
+// fill reads what the kind of message has, from its subject, headers and body;
+// place is that of a start in line.
+func (s *Source) fill(q *queue.Message, incarnation, place string) error {
 	t := s.subj.tokens(q.Subject)
 	switch {
 	case len(t) == 2 && t[0] == "start":
 		return fillStart(q, t[1], incarnation)
+	case len(t) == 4 && t[0] == "line":
+		return s.fillLined(q, t[3], place)
 	case len(t) == 3 && t[0] == "signal":
 		return fillSignal(q, t[1], t[2], incarnation)
 	case len(t) == 2 && t[0] == "result":
@@ -68,7 +71,7 @@ func (s *Source) fill(q *queue.Message, incarnation string) error {
 }
 
 func fillStart(q *queue.Message, machine, incarnation string) error {
-	q.Kind, q.Machine = queue.Start, machine
+	q.Kind, q.Machine, q.Priority = queue.Start, machine, queue.Normal
 	run, given, err := idFrom(q.Headers, mostID, headerRun, headerMsgID)
 	if !given {
 		run = machine + "-" + incarnation + "-" + strconv.FormatUint(q.Seq, 10)
@@ -86,6 +89,17 @@ func fillStart(q *queue.Message, machine, incarnation string) error {
 			errs = append(errs, fmt.Errorf("%s is %s, not a version from 1", headerVersion, quoted(v)))
 		}
 		q.Version = n
+	}
+	if v, ok := q.Headers[headerPriority]; ok {
+		if q.Priority, err = queue.ParsePriority(v); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", headerPriority, err))
+		}
+	}
+	if v, ok := q.Headers[headerTenant]; ok {
+		q.Tenant = v
+		if err := queue.CheckTenant(v); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", headerTenant, err))
+		}
 	}
 	return first(errs...)
 }

@@ -341,6 +341,15 @@ func (o *observation) starts(ctx context.Context) error {
 	if c != nil {
 		q.Waiting, q.InHand = c.NumPending, uint64(c.NumAckPending)
 	}
+	for _, l := range queue.Lines() {
+		c, err := o.consumer(ctx, l.Consumer())
+		if err != nil {
+			return err
+		}
+		if c != nil {
+			q.Waiting, q.InHand, q.InLine = q.Waiting+c.NumPending, q.InHand+uint64(c.NumAckPending), q.InLine+c.NumPending
+		}
+	}
 	info, err := o.streamInfo(ctx, streamStart)
 	if err != nil {
 		return err

@@ -11,6 +11,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pawlrun/pawl/queue"
 )
 
 // Options say how a Queue behaves. The zero value is usable.
@@ -121,10 +123,10 @@ type link struct {
 	subj subjects
 	opts Options
 
-	group                          bool // send as atomic batches where that is possible
-	history, effects, timers, ends combiner[*nats.Msg, ack]
-	parcels                        combiner[*parcel, bool] // true: it is stored
-	posting                        chan struct{}           // held by who posts letters one by one
+	group                                  bool // send as atomic batches where that is possible
+	history, effects, timers, ends, starts combiner[*nats.Msg, ack]
+	parcels                                combiner[*parcel, bool] // true: it is stored
+	posting                                chan struct{}           // held by who posts letters one by one
 
 	alone atomic.Bool // HISTORY has one replica, as of the last look at it
 
@@ -157,6 +159,7 @@ func Open(ctx context.Context, nc *nats.Conn, opts Options) (*Queue, error) {
 	}
 	l := &link{nc: nc, js: js, mux: m, subj: subjects{opts.Prefix}, opts: opts, posting: make(chan struct{}, 1), incarnations: map[string]string{}}
 	l.history.ship, l.effects.ship, l.timers.ship, l.ends.ship = l.grouped(streamHistory), l.grouped(streamEffects), l.grouped(streamTimers), l.grouped(streamFinished)
+	l.starts.ship = l.grouped(streamStart)
 	l.parcels.ship = l.postTogether
 	info, err := l.streamInfo(ctx, streamHistory)
 	if err != nil {
@@ -220,6 +223,9 @@ func (q *Queue) Check(ctx context.Context, effects []string) error {
 		return errors.Join(errs...)
 	}
 	names := []string{ConsumerStart, ConsumerSignal, ConsumerResult, ConsumerEvent, ConsumerDue}
+	for _, l := range queue.Lines() {
+		names = append(names, l.Consumer())
+	}
 	for _, e := range effects {
 		names = append(names, EffectConsumer(e))
 	}

@@ -70,6 +70,12 @@ func runPart(run string) string {
 
 func (s subjects) start(machine string) string { return s.prefix + ".start." + machine }
 
+// line is the subject of a start of a machine that waits in a line; "*" is that
+// of any.
+func (s subjects) line(l queue.Line, machine string) string {
+	return s.prefix + ".line." + string(l.Priority) + "." + strconv.Itoa(l.Class) + "." + machine
+}
+
 func (s subjects) signal(run, name string) string {
 	return s.prefix + ".signal." + queue.Token(run) + "." + name
 }
@@ -205,7 +211,7 @@ func (s subjects) streamOf(subject string) string {
 		return ""
 	}
 	switch t[0] {
-	case "start":
+	case "start", "line":
 		return streamStart
 	case "signal", "result":
 		return streamSignal

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pawlrun/pawl/queue"
 )
 
 // The streams, without the prefix.
@@ -57,6 +59,9 @@ func streamOf(consumer string) (string, error) {
 		return streamEvents, nil
 	case ConsumerDue:
 		return streamTimers, nil
+	}
+	if _, ok := queue.ParseLine(consumer); ok {
+		return streamStart, nil
 	}
 	if strings.HasPrefix(consumer, consumerEffect) {
 		return streamEffects, nil
@@ -187,7 +192,8 @@ func (t Topology) streams() []jetstream.StreamConfig {
 		return c
 	}
 
-	start := queue(streamStart, "start.*")
+	start := queue(streamStart, "start.*", "line.*.*.*")
+	start.AllowAtomicPublish = true
 	start.MaxMsgs, start.MaxBytes, start.MaxMsgSize = t.Limits.StartMsgs, t.Limits.StartBytes, outsideMsgSize
 	signal := queue(streamSignal, "signal.*.*", "result.*")
 	signal.MaxMsgs, signal.MaxBytes, signal.MaxMsgSize = t.Limits.SignalMsgs, t.Limits.SignalBytes, outsideMsgSize
@@ -261,6 +267,9 @@ func (t Topology) consumers() []consumer {
 		shared(streamEvents, ConsumerEvent, "event.*.*", t.AckWait),
 		// Never over the schedules themselves: an ack would cancel them.
 		shared(streamTimers, ConsumerDue, "due.>", t.AckWait),
+	}
+	for _, l := range queue.Lines() {
+		all = append(all, shared(streamStart, l.Consumer(), strings.TrimPrefix(s.line(l, "*"), s.prefix+"."), t.AckWait))
 	}
 	effects := slices.Clone(t.Effects)
 	slices.Sort(effects)

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pawlrun/pawl/internal/natstest"
+	"github.com/pawlrun/pawl/queue"
 )
 
 func lines(changes []Change) string {
@@ -34,7 +35,7 @@ func TestProvisionIsIdempotent(t *testing.T) {
 			nc := start.conn(t)
 			want := Topology{Replicas: start.n, Effects: []string{"noop", "http.post", "noop"}}
 			plan, err := Plan(t.Context(), nc, want)
-			if err != nil || len(plan) != len(streamNames)+5+2 {
+			if err != nil || len(plan) != len(streamNames)+5+len(queue.Lines())+2 {
 				t.Fatalf("plan for nothing = %v, %v", lines(plan), err)
 			}
 			made, err := Provision(t.Context(), nc, want)
@@ -89,7 +90,7 @@ change maximum bytes of stream PAWL_HISTORY from none to 1073741824 (not made: i
 				return false
 			}
 		}
-		return len(got) == 8
+		return len(got) == 8+len(queue.Lines())
 	}
 	plan, err := Plan(t.Context(), nc, want)
 	if err != nil || !both(plan) {

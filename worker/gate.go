@@ -52,6 +52,19 @@ func (g *gate) take(ctx context.Context, n int) int {
 	}
 }
 
+// try takes up to n without waiting, and at most half of what is free, so that
+// who waits for messages holds no more; 0 if nothing is.
+func (g *gate) try(n int) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.free <= 0 {
+		return 0
+	}
+	n = min(n, (g.free+1)/2)
+	g.free -= n
+	return n
+}
+
 // put gives n back. A negative n takes more than was free: a source may hand
 // over more than it was asked for, and all of that counts.
 func (g *gate) put(n int) {

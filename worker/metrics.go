@@ -2,12 +2,14 @@ package worker
 
 import (
 	"regexp"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pawlrun/pawl/flow"
+	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
 )
 
@@ -40,6 +42,7 @@ type metrics struct {
 	boxed     prometheus.Gauge
 	classes   bounded
 	orphans   *prometheus.CounterVec // machine, version
+	lined     map[queue.Line]prometheus.Counter
 	waits     *prometheus.CounterVec // effect, limit
 	inUse     *prometheus.GaugeVec   // effect
 	upheld    *prometheus.GaugeVec   // kind
@@ -124,6 +127,11 @@ func newMetrics(reg prometheus.Registerer, catalog *statemachine.Catalog) *metri
 	m.inUse = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "pawl_flow_permits", Help: "Permits in use by this process, by effect type."}, []string{"effect"})
 	m.upheld = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "pawl_flow_held", Help: "What the fleet holds up, as this process knows it: effect types, states and flow keys."}, []string{"kind"})
 	reg.MustRegister(m.inUse, m.upheld)
+	lined := counters("pawl_starts_lined_total", "Starts put in line, by priority and class.", "priority", "class")
+	m.lined = map[queue.Line]prometheus.Counter{}
+	for _, l := range queue.Lines() {
+		m.lined[l] = lined.WithLabelValues(string(l.Priority), strconv.Itoa(l.Class))
+	}
 	appends := counters("pawl_append_total", "Conditional appends, by outcome.", "outcome")
 	m.committed, m.lost, m.failed = appends.WithLabelValues("committed"), appends.WithLabelValues("lost"), appends.WithLabelValues("failed")
 	loads := counters("pawl_redis_loads_total", "Runs looked up in Redis, by outcome.", "outcome")

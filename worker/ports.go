@@ -19,6 +19,8 @@ import (
 var (
 	// ErrTooLarge is an append that can never be stored.
 	ErrTooLarge = errors.New("record too large for the stream")
+	// ErrFull is a queue that has reached its limit.
+	ErrFull = errors.New("full")
 	// ErrUnavailable is "no space", "not permitted", "no quorum", "not
 	// connected": the worker stops pulling and is not ready.
 	ErrUnavailable = errors.New("unavailable")
@@ -210,7 +212,7 @@ type Mail interface {
 // Source delivers messages.
 type Source interface {
 	// Fetch returns up to n messages of one queue, waiting at most wait for
-	// the first. Name is a consumer's: "start", "signal", "event", "due", or
+	// the first. Name is a consumer's: "start", that of a line, "signal", "event", "due", or
 	// "effect-" and the token of an effect type. Messages may come for a fetch
 	// that has returned: they wait for the next one. With a ctx that has ended
 	// it returns such messages alone, and no more will come.
@@ -218,6 +220,10 @@ type Source interface {
 	// Postpone schedules a copy of the message to come again at the given
 	// time, and returns when that is stored; the caller acks the original.
 	Postpone(ctx context.Context, m queue.Message, at time.Time, tries int) error
+	// LineUp puts starts in lines, one each, and returns when that is stored,
+	// with answers parallel to the messages; the caller acks the originals.
+	// What it gives ErrFull for may find room later.
+	LineUp(ctx context.Context, messages []queue.Message, lines []queue.Line) []error
 	// Requeue gives postponed effects back to the queue that they came from,
 	// and returns when that is stored, with answers parallel to the messages;
 	// the caller acks the copies.

@@ -31,6 +31,7 @@ type Worker struct {
 	lanes   []*lane
 
 	starts  *gate            // starts in hand
+	lines   *lines           // of starts
 	effects map[string]*gate // effects in hand, by type
 	others  *gate            // signals, events and due timers in hand
 
@@ -54,7 +55,7 @@ func New(cfg Config, catalog *statemachine.Catalog, ports Ports) (*Worker, error
 		cfg: cfg, ports: ports, catalog: catalog,
 		log:     cfg.Logger.With(logkey.Component, "worker"),
 		metrics: newMetrics(cfg.Registry, catalog), health: newHealth(cfg.Ready),
-		starts: newGate(cfg.InFlight), others: newGate(cfg.InFlight), effects: map[string]*gate{},
+		starts: newGate(cfg.InFlight), lines: newLines(), others: newGate(cfg.InFlight), effects: map[string]*gate{},
 		stop: make(chan struct{}), suspects: make(chan struct{}, 1),
 	}
 	w.letters = newLetterbox(cfg.beat(), w.metrics.letterbox)
@@ -101,6 +102,11 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	for _, c := range w.consumers() {
 		duties.Go(func() { w.puller(ctx, c) })
+	}
+	duties.Go(func() { w.intake(ctx) })
+	duties.Go(func() { w.deal(ctx) })
+	for _, l := range w.lines.all {
+		duties.Go(func() { w.watch(ctx, l) })
 	}
 	duties.Go(func() { w.sweeper(ctx) })
 	healing, endHeal := context.WithCancel(work)
@@ -183,8 +189,9 @@ type consumer struct {
 // consumerDue delivers what was scheduled.
 const consumerDue = "due"
 
+// consumers are the queues that are pulled from by themselves; starts have turns.
 func (w *Worker) consumers() []consumer {
-	all := []consumer{{"start", w.starts, ""}, {"signal", w.others, ""}, {"result", w.others, ""}, {"event", w.others, ""}, {consumerDue, w.others, ""}}
+	all := []consumer{{"signal", w.others, ""}, {"result", w.others, ""}, {"event", w.others, ""}, {consumerDue, w.others, ""}}
 	for _, e := range w.catalog.Effects() {
 		all = append(all, consumer{"effect-" + strings.ReplaceAll(e, ".", "+"), w.effects[e], e})
 	}
@@ -194,33 +201,18 @@ func (w *Worker) consumers() []consumer {
 // puller fetches from one queue and hands the messages to the lanes.
 func (w *Worker) puller(ctx context.Context, c consumer) {
 	defer w.giveBack(c)
-	for {
-		if w.health.away() {
-			w.giveBack(c) // nothing lies here meanwhile
-		}
-		if !w.health.well(ctx) || !w.unpaused(ctx, c) {
-			return
-		}
+	for w.pulls(ctx, c) {
 		n := c.gate.take(ctx, w.cfg.Batch)
 		if n == 0 {
 			return
 		}
-		messages, err := w.ports.Source.Fetch(ctx, c.name, n, 2*time.Second)
+		messages := w.fetch(ctx, c.name, n, 2*time.Second)
 		c.gate.put(n - len(messages))
-		if err != nil && ctx.Err() == nil {
-			w.trouble(onNATS, fmt.Errorf("fetch from %s: %w", c.name, err))
-		}
 		if c.name == consumerDue {
 			messages = w.toQueues(c, messages)
 		}
-		for i, m := range messages {
-			if !w.hand(ctx, c.gate, m) {
-				for _, m := range messages[i:] { // a stop began: give them back at once
-					_ = m.Nak(0)
-				}
-				c.gate.put(len(messages) - i)
-				return
-			}
+		if !w.handAll(ctx, c.gate, messages) {
+			return
 		}
 	}
 }

@@ -26,6 +26,8 @@ type start struct {
 	file    string
 	version int
 	wait    bool
+
+	priority, tenant string
 }
 
 func (a *app) startCommand() *cobra.Command {
@@ -56,6 +58,8 @@ Starting an id again with the same input does nothing, and says so. The input is
 	f.StringVar(&s.input, "input", "", "input as JSON")
 	f.StringVarP(&s.file, "file", "f", "", "file with the input; - is standard input")
 	f.IntVar(&s.version, "version", 0, "version of the machine (default: the highest)")
+	f.StringVar(&s.priority, "priority", "", "high, normal or low: what begins first if not all can (default: normal)")
+	f.StringVar(&s.tenant, "tenant", "", "whose run it is: one with few starts does not wait behind one with many")
 	f.BoolVar(&s.wait, "wait", false, "follow the run until it ends; exit 0 only if it succeeds")
 	return c
 }
@@ -78,6 +82,16 @@ func startArgs(cmd *cobra.Command, args []string) error {
 	}
 	if !queue.IsName(args[0]) {
 		return fmt.Errorf("%q is no name of a machine", args[0])
+	}
+	if f := cmd.Flags().Lookup("priority"); f.Changed {
+		if _, err := queue.ParsePriority(f.Value.String()); err != nil {
+			return fmt.Errorf("--priority: %w", err)
+		}
+	}
+	if f := cmd.Flags().Lookup("tenant"); f.Changed {
+		if err := queue.CheckTenant(f.Value.String()); err != nil {
+			return fmt.Errorf("--tenant: %w", err)
+		}
 	}
 	// An empty value is a variable that was not set, not a wish for the default.
 	if id := cmd.Flags().Lookup("id"); id.Changed && id.Value.String() == "" {
@@ -104,7 +118,7 @@ func (s *start) run(ctx context.Context) error {
 	}
 	var started api.Started
 	err = s.ask(ctx, f, api.RunsStart, api.StartRequest{
-		Machine: s.machine, ID: s.id, Version: s.version, Input: m.Data, Timeout: s.patience(),
+		Machine: s.machine, ID: s.id, Version: s.version, Input: m.Data, Priority: queue.Priority(s.priority), Tenant: s.tenant, Timeout: s.patience(),
 	}, &started)
 	answer, isAnswer := errors.AsType[*api.Error](err)
 	refused, isRefused := errors.AsType[*cli.Error](err)
@@ -192,6 +206,12 @@ func (s *start) message() (*nats.Msg, error) {
 	m.Header.Set("Pawl-Run-Id", s.id)
 	if s.version > 0 {
 		m.Header.Set("Pawl-Machine-Version", strconv.Itoa(s.version))
+	}
+	if s.priority != "" {
+		m.Header.Set("Pawl-Priority", s.priority)
+	}
+	if s.tenant != "" {
+		m.Header.Set("Pawl-Tenant", s.tenant)
 	}
 	m.Data = body
 	return m, nil

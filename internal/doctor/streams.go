@@ -153,14 +153,16 @@ func (x *exam) room(all []api.Stream) {
 // waiting judges whether somebody takes what comes.
 func (x *exam) waiting(all []api.Stream) {
 	for _, s := range all {
-		for _, c := range s.Consumers {
-			if !strings.HasSuffix(s.Name, "_START") || c.Name != natsqueue.ConsumerStart {
-				continue
-			}
-			var f first
-			f.when(c.Waiting == 0, Warn, "start a worker", "no worker asks for starts; %d are waiting", c.Lag)
-			x.judge("workers", f, "%d requests for starts are open; %d starts are waiting", c.Waiting, c.Lag)
+		if !strings.HasSuffix(s.Name, "_START") || len(s.Consumers) == 0 {
+			continue
 		}
+		asked, lag := 0, uint64(0)
+		for _, c := range s.Consumers { // those of lines, too: a worker with no slot free asks for nothing else
+			asked, lag = max(asked, c.Waiting), lag+c.Lag
+		}
+		var f first
+		f.when(asked == 0, Warn, "start a worker", "no worker asks for starts; %d are waiting", lag)
+		x.judge("workers", f, "%d requests for starts are open; %d starts are waiting", asked, lag)
 	}
 }
 

@@ -19,10 +19,12 @@ import (
 
 // The headers that name what is sent.
 const (
-	headerRun     = "Pawl-Run-Id"
-	headerSignal  = "Pawl-Signal-Id"
-	headerKey     = "Idempotency-Key"
-	headerVersion = "Pawl-Machine-Version"
+	headerRun      = "Pawl-Run-Id"
+	headerSignal   = "Pawl-Signal-Id"
+	headerKey      = "Idempotency-Key"
+	headerVersion  = "Pawl-Machine-Version"
+	headerPriority = "Pawl-Priority"
+	headerTenant   = "Pawl-Tenant"
 )
 
 // accepted is the answer to what was stored.
@@ -52,6 +54,16 @@ func (s *Server) readStart(w http.ResponseWriter, req *http.Request) (a api.Star
 	if text := req.Header.Get(headerVersion); text != "" {
 		if a.Version, err = strconv.Atoi(text); err != nil || a.Version < 1 {
 			return a, refusal(api.ClassBadRequest, "%s: %q is no version: they count from 1", headerVersion, bounded(text))
+		}
+	}
+	if text := req.Header.Get(headerPriority); text != "" {
+		if a.Priority, err = queue.ParsePriority(text); err != nil {
+			return a, refusal(api.ClassBadRequest, "%s: %s", headerPriority, err)
+		}
+	}
+	if a.Tenant = req.Header.Get(headerTenant); a.Tenant != "" {
+		if err := queue.CheckTenant(a.Tenant); err != nil {
+			return a, refusal(api.ClassBadRequest, "%s: %s", headerTenant, err)
 		}
 	}
 	if a.Run, err = idOf(req, headerRun); err != nil {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -488,5 +489,104 @@ func TestRedriveKilled(t *testing.T) {
 	t.Logf("%d letters, %d of them starts, killed %d times: %d redrives applied, %d parcels shipped, %d twice", n, starts, killed, redrives, len(s.shipped), twice)
 	if redrives != n-starts || len(s.shipped) != n || twice != 0 {
 		t.Errorf("of %d letters, %d effects were re-driven and %d parcels shipped, %d twice", n, redrives, len(s.shipped), twice)
+	}
+}
+
+// A handler that always fails, with the policy that there is without any
+// configuration: five attempts, with growing waits between them, then one
+// letter for each run; nothing waits in any queue. Mended, and re-driven, the
+// runs finish, each parcel shipped once.
+func TestFiveAttemptsThenARedrive(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	var mu sync.Mutex
+	called := map[string][]time.Time{} // by key
+	s.set(func(key string, _ parcel) error {
+		mu.Lock()
+		defer mu.Unlock()
+		called[key] = append(called[key], time.Now())
+		return errors.New("the van is broken")
+	}, false)
+	const orders = 20
+	for i := range orders {
+		s.order(fmt.Sprint("o-", i), `{"to":"a"}`)
+	}
+	s.await(orders)
+	mu.Lock()
+	if len(called) != orders {
+		t.Errorf("it was called under %d keys, want %d", len(called), orders)
+	}
+	for key, at := range called {
+		if len(at) != 5 {
+			t.Errorf("%s: %d attempts, want 5", key, len(at))
+			continue
+		}
+		for i, least := 0, 500*time.Millisecond; i < 4; i, least = i+1, 2*least {
+			// What is late by less than the wait before it is the machine's business.
+			if wait := at[i+1].Sub(at[i]); wait < least || wait > 4*least {
+				t.Errorf("%s: attempt %d came %s after the one before, want %s to %s", key, i+2, wait, least, 3*least)
+			}
+		}
+	}
+	mu.Unlock()
+	ids := map[string]bool{}
+	for l, err := range s.queue.Letters.All(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[l.ID] = true
+		if l.Attempts != 5 || l.Run == "" || !strings.Contains(l.Cause, "the van is broken") {
+			t.Errorf("letter %+v", l)
+		}
+		r := s.run(l.Run)
+		if r.Status != statemachine.StatusParked {
+			t.Errorf("run %s is %s, want parked", l.Run, r.Status)
+		}
+		wait := time.Second
+		for rec, err := range s.queue.Log.Read(t.Context(), l.Run, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range rec.Events {
+				if e.Kind != statemachine.EventFailure || e.RetryAt == nil {
+					continue
+				}
+				if d := e.RetryAt.Sub(e.At); d < wait/2 || d > wait*3/2 {
+					t.Errorf("run %s waits %s after try %d, want %s to %s", l.Run, d, e.Try, wait/2, wait*3/2)
+				}
+				wait *= 2
+			}
+		}
+	}
+	if len(ids) != orders {
+		t.Errorf("%d letters of different ids, want %d", len(ids), orders)
+	}
+	natstest.Await(t, "empty queues", func() bool {
+		all, err := s.queue.Streams(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, st := range all {
+			if strings.HasSuffix(st.Name, "_START") || strings.HasSuffix(st.Name, "_EVENTS") || strings.HasSuffix(st.Name, "_EFFECTS") || strings.HasSuffix(st.Name, "_TIMERS") {
+				if st.Messages > 0 {
+					return false
+				}
+			}
+		}
+		return true
+	})
+	s.set(nil, false)
+	s.says(0, "20 re-driven, 0 refused", "redrive", "--all", "--reason", "the van is mended", "--yes")
+	for i := range orders {
+		s.succeeds(fmt.Sprint("o-", i))
+	}
+	s.await(0)
+	for key, to := range s.shipped {
+		if len(to) != 1 {
+			t.Errorf("%s was shipped %d times", key, len(to))
+		}
+	}
+	if len(s.shipped) != orders {
+		t.Errorf("%d parcels were shipped, want %d", len(s.shipped), orders)
 	}
 }

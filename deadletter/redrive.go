@@ -30,8 +30,8 @@ type Fleet interface {
 	Command(ctx context.Context, run, id string, c statemachine.Command) error
 	// Redrive, which puts the message of a letter back on its stream.
 	Redrive(ctx context.Context, l Letter) error
-	// Remove removes a letter.
-	Remove(ctx context.Context, seq uint64) error
+	// Remove removes a letter that was read.
+	Remove(ctx context.Context, l Letter) error
 	// Next is the id of the letter that a message becomes if it is given up
 	// again, and Known tells whether there ever was a letter with an id.
 	Next(ctx context.Context, l Letter) (string, error)
@@ -281,8 +281,9 @@ func (r *Redriver) Do(ctx context.Context, c *Case) error {
 			return err
 		}
 	}
+	err := r.Fleet.Remove(ctx, c.Letter)
 	c.Body, c.edited = nil, nil // what comes of it is told without
-	return r.Fleet.Remove(ctx, c.Seq)
+	return err
 }
 
 func (r *Redriver) send(ctx context.Context, c *Case) (err error) {
@@ -384,6 +385,7 @@ func named(c *Case) string {
 
 // Do removes a letter.
 func (d *Discarder) Do(ctx context.Context, c *Case) error {
+	err := d.Fleet.Remove(ctx, c.Letter)
 	c.Body = nil
-	return d.Fleet.Remove(ctx, c.Seq)
+	return err
 }

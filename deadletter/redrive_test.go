@@ -107,8 +107,8 @@ func (y *yard) Redrive(_ context.Context, l Letter) error {
 	})
 }
 
-func (y *yard) Remove(_ context.Context, seq uint64) error {
-	return y.do(func() { delete(y.letters, seq) })
+func (y *yard) Remove(_ context.Context, l Letter) error {
+	return y.do(func() { delete(y.letters, l.Seq) })
 }
 
 func (y *yard) Next(context.Context, Letter) (string, error) { return "next", nil }

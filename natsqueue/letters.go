@@ -238,13 +238,24 @@ func (b *Letters) Remove(ctx context.Context, seq uint64) error {
 	if err != nil || m == nil {
 		return err
 	}
+	h := m.headers()
+	return b.remove(ctx, seq, h.Get(dlqHash), h.Get(dlqBody) != "" || h.Get(dlqLetter) != "")
+}
+
+// Drop is Remove of a letter that was read.
+func (b *Letters) Drop(ctx context.Context, d deadletter.Letter) error {
+	apart := len(d.Body) > mostLetterBody || size(letterHeader(d)) > mostLetterHeader
+	return b.remove(ctx, d.Seq, hashToken(d.ID), apart)
+}
+
+// remove removes the message of a letter, and its blobs if it has some, as few
+// have.
+func (b *Letters) remove(ctx context.Context, seq uint64, hash string, apart bool) error {
 	if err := b.delete(ctx, streamDLQ, seq); err != nil {
 		return fmt.Errorf("remove letter %d: %w", seq, err)
 	}
-	h := m.headers()
-	hash := h.Get(dlqHash)
-	if h.Get(dlqBody) == "" && h.Get(dlqLetter) == "" || !opaqueRE.MatchString(hash) {
-		return nil // it has none, as nearly all, or is somebody else's
+	if !apart || !opaqueRE.MatchString(hash) { // or it is somebody else's
+		return nil
 	}
 	if err := b.purge(ctx, letterPart(hash)); err != nil {
 		return fmt.Errorf("remove blobs of letter %d: %w", seq, err)

@@ -2,6 +2,7 @@ package natsqueue
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -142,10 +143,8 @@ func TestLettersAreRemoved(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 2 {
-			if err := f.q.Letters.Remove(t.Context(), l.Seq); err != nil {
-				t.Errorf("remove letter %d: %v", l.Seq, err)
-			}
+		if err := errors.Join(f.q.Letters.Drop(t.Context(), l), f.q.Letters.Drop(t.Context(), l), f.q.Letters.Remove(t.Context(), l.Seq)); err != nil {
+			t.Errorf("remove letter %d: %v", l.Seq, err)
 		}
 		if _, found, err := f.q.Letters.Get(t.Context(), l.Seq); found || err != nil {
 			t.Errorf("letter %d after its removal: %v, %v", l.Seq, found, err)

@@ -97,7 +97,7 @@ func TestRedrive(t *testing.T) {
 					}
 				}
 				for range 2 { // the second finds it gone
-					if err := f.q.Letters.Remove(t.Context(), l.Seq); err != nil {
+					if err := f.q.Letters.Drop(t.Context(), l); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -10,8 +10,7 @@ import (
 )
 
 const (
-	batch    = 64   // items decided on, and noted in the audit record, at once
-	flight   = 16   // changes under way at once
+	batch    = 64   // items decided on, noted in the audit record, and changed at once
 	mostSeen = 1000 // items whose outcome is looked at, at a time
 	leastOf  = 20   // outcomes before a ratio says anything
 )
@@ -186,18 +185,13 @@ func (k *work[T]) deal(ctx context.Context) error {
 	return k.judge(ctx)
 }
 
-// change changes items, several at once. Each is counted, whatever becomes of
+// change changes the items of a batch, all at once. Each is counted, whatever becomes of
 // the others.
 func (k *work[T]) change(ctx context.Context, items []T, whats, names []string) error {
 	errs := make([]error, len(items))
 	var wg sync.WaitGroup
-	slots := make(chan struct{}, flight) // size: what may be under way
 	for i := range items {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			errs[i] = k.Do(ctx, items[i])
-		})
+		wg.Go(func() { errs[i] = k.Do(ctx, items[i]) })
 	}
 	wg.Wait()
 	var failure error

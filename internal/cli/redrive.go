@@ -45,7 +45,9 @@ func (r Redriving) Redrive(ctx context.Context, l deadletter.Letter) error {
 }
 
 // Remove implements deadletter.Fleet.
-func (r Redriving) Remove(ctx context.Context, seq uint64) error { return r.Letters.Remove(ctx, seq) }
+func (r Redriving) Remove(ctx context.Context, l deadletter.Letter) error {
+	return r.Letters.Drop(ctx, l)
+}
 
 // Next implements deadletter.Fleet.
 func (r Redriving) Next(ctx context.Context, l deadletter.Letter) (string, error) {

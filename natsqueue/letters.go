@@ -189,6 +189,12 @@ func (b *Letters) get(ctx context.Context, seq uint64) (*raw, error) {
 	return m, nil
 }
 
+// Count returns how many letters there are, by kind.
+func (b *Letters) Count(ctx context.Context) (map[string]int, error) {
+	all := map[string]int{}
+	return all, b.countLetters(ctx, all)
+}
+
 // All yields the letters, oldest first. After an error that is about one
 // letter it goes on, if it may.
 func (b *Letters) All(ctx context.Context) iter.Seq2[deadletter.Letter, error] {

@@ -339,7 +339,7 @@ func (o *observation) starts(ctx context.Context) error {
 	}
 	q := &explain.Queue{}
 	if c != nil {
-		q.Waiting, q.InHand = c.NumPending, uint64(c.NumAckPending)
+		q.InHand = uint64(c.NumAckPending)
 	}
 	for _, l := range queue.Lines() {
 		c, err := o.consumer(ctx, l.Consumer())
@@ -354,8 +354,8 @@ func (o *observation) starts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if info.State.Msgs > 0 {
-		q.Oldest = info.State.FirstTime
+	if n := info.State.Msgs; n > 0 { // those that wait in lines among them
+		q.Waiting, q.Oldest = n-min(n, q.InHand), info.State.FirstTime
 	}
 	o.facts.Starts = q
 	for m, err := range o.lasts(ctx, streamTimers, []string{o.subj.later("*"), o.subj.dueLater("*")}) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -32,7 +33,8 @@ func (a *app) doctorCommand() *cobra.Command {
 		Short: "Look at what is set in NATS and Redis, and whether it is enough",
 		Long: `Look at what is set in NATS and Redis, and whether it is enough for a fleet:
 versions, streams and consumers, copies, sync, room, clocks, Redis' memory and
-persistence, permissions. It changes nothing.
+persistence, permissions; and what is there that people look after: letters, and
+what is paused or closed. It changes nothing.
 
 It reads the configuration that the fleet's workers read, and should be run with
 their credentials: then it names what they may not do.
@@ -42,7 +44,7 @@ until something happens) or fail (it does not work, or loses what it accepted).
 
 Exit codes:
   0  nothing failed
-  1  something failed, or with --strict there is a warning; or NATS is not reached
+  1  something failed, or with --strict there is a warning
   2  the command line or the configuration is wrong`,
 		Example: `  pawl doctor
   pawl doctor -c fleet.yaml --monitor http://nats-0:8222,http://nats-1:8222
@@ -86,9 +88,13 @@ func (d *checkup) run(ctx context.Context, cfg config.Config) error {
 	d.Tolerate()
 	redis.SetLogger(silent{}) // what matters comes back as errors
 	if p.NATS, err = d.Connect("pawl doctor"); err != nil {
-		return err
+		p.Unreached = doctor.Finding{Found: err.Error(), Fix: "start it, or name another with -s URL"}
+		if e, ok := errors.AsType[*cli.Error](err); ok && e.Hint != "" {
+			p.Unreached = doctor.Finding{Found: e.Err.Error(), Fix: e.Hint}
+		}
+	} else {
+		defer p.NATS.Close()
 	}
-	defer p.NATS.Close()
 	all := doctor.Examine(ctx, p)
 	if len(p.Redis.Addrs) == 0 {
 		f := doctor.Finding{Status: doctor.Unknown, Check: "redis", Found: "its address is not given", Fix: "--redis host:port"}

@@ -41,12 +41,14 @@ type Finding struct {
 
 // Patient is what is examined.
 type Patient struct {
-	NATS     *nats.Conn
+	NATS     *nats.Conn         // nil: it was not reached, for Unreached
 	Topology natsqueue.Topology // as the fleet's configuration says
 	Redis    redisstore.Config  // no address: it is not examined
 	Monitor  []string           // URLs of nats-servers' monitoring; what a client cannot see is read there
 	Embedded bool               // the servers are those of an embedded fleet
 	Timeout  time.Duration      // of one request
+
+	Unreached Finding // why NATS was not reached
 }
 
 // Examine returns its findings in the order of the checks. Nothing that is
@@ -56,7 +58,12 @@ func Examine(ctx context.Context, p Patient) []Finding {
 		p.Topology.Prefix = natsqueue.DefaultPrefix
 	}
 	x := &exam{Patient: p}
-	x.nats(ctx)
+	if x.NATS == nil { // Redis may be well, or be away as well
+		f := x.Unreached
+		x.note(Fail, "nats", f.Found, f.Fix)
+	} else {
+		x.nats(ctx)
+	}
 	x.redis(ctx)
 	return x.findings
 }

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/pawlrun/pawl/api"
+	"github.com/pawlrun/pawl/flow"
 	"github.com/pawlrun/pawl/internal/natstest"
 	"github.com/pawlrun/pawl/internal/redistest"
 	"github.com/pawlrun/pawl/natsqueue"
@@ -171,7 +173,8 @@ func TestPermissionsThatAreMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	quiet := nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})
-	examined(t, Patient{NATS: m.Conn(nats.UserInfo("u", "p"), quiet)}, want{Unknown, "streams", `no permission: Publish to "$JS.API.STREAM.INFO.PAWL_SIGNAL"`})
+	examined(t, Patient{NATS: m.Conn(nats.UserInfo("u", "p"), quiet)}, want{Fail, "streams", `no permission: Publish to "$JS.API.STREAM.INFO.PAWL_SIGNAL": a worker with the rights of this user cannot work`},
+		want{Fail, "nats rights", "it may not publish to $JS.API.STREAM.INFO.PAWL_SIGNAL"})
 	examined(t, Patient{NATS: m.Conn(nats.UserInfo("v", "p"), quiet)}, want{Unknown, "jetstream", `no permission: Publish to "$JS.API.INFO"`})
 }
 
@@ -252,7 +255,7 @@ func TestRedisThatWillNotDo(t *testing.T) {
 		examined(t, at(redisstore.Config{Addrs: []string{s.Addr}}), want{Fail, "redis eviction", "allkeys-lru: copies of live runs"},
 			want{Warn, "redis persistence", "synced when the kernel likes"})
 		examined(t, at(redisstore.Config{Addrs: []string{s.Addr}, Username: "worker", Password: "p"}), want{Unknown, "redis persistence", "NOPERM"},
-			want{Fail, "redis scripts", "NOPERM"}, want{Unknown, "incarnation", "NOPERM"})
+			want{Fail, "redis scripts", "NOPERM"}, want{Fail, "incarnation", "NOPERM"})
 		if err := c.ConfigSet(t.Context(), "appendfsync", "everysec").Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -305,4 +308,56 @@ func TestAtLeast(t *testing.T) {
 			t.Errorf("%q is at least %q: %v", tt.have, tt.want, got)
 		}
 	}
+}
+
+// What people hold up, and letters, are told; pauses until they are resumed.
+func TestHeldUpAndLetters(t *testing.T) {
+	t.Parallel()
+	_, nc, js := provisioned(t)
+	examined(t, Patient{NATS: nc}, want{OK, "held up", "no effect type and no state is paused"}, want{OK, "closed keys", "none"}, want{OK, "letters", "none"},
+		want{OK, "streams' room", "START 0 % of 1.0 GiB and 0 % of 1000000 messages"}, want{OK, "streams' room", "HISTORY 0 B, no limit but the disk"}, want{OK, "streams' room", "DLQ 0 B"},
+		want{OK, "nats rights", ""})
+	q, err := natsqueue.Open(t.Context(), nc, natsqueue.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = q.Close() })
+	post := func(n flow.Notice) {
+		t.Helper()
+		n.Held, n.At, n.By, n.Reason = true, time.Now().Add(-time.Hour), "ann", "the\nbill"
+		if err := q.Flow.Post(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	post(flow.Notice{Kind: flow.KindEffect, Effect: "email.send"})
+	post(flow.Notice{Kind: flow.KindState, Machine: "report", State: "email"})
+	post(flow.Notice{Kind: flow.KindKey, Effect: "http.post", Key: "a", Until: time.Now().Add(time.Minute)})
+	post(flow.Notice{Kind: flow.KindKey, Effect: "http.post", Key: "b", Until: time.Now().Add(time.Hour)})
+	for _, subject := range []string{"pawl.dlq.start.report", "pawl.dlq.effect.report", "pawl.dlq.effect.invoice", "pawl.letter.x"} {
+		if _, err := js.Publish(t.Context(), subject, []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := examined(t, Patient{NATS: nc},
+		want{Warn, "effect email.send", "1h0m0s ago: the bill"}, want{Warn, "effect email.send", "paused by ann since 2"}, want{Warn, "state email of machine report", "paused by ann"},
+		want{OK, "closed keys", `2; the last to open is key "b" of effect http.post by ann, in `}, want{OK, "letters", "2 of kind effect, 1 of kind start: dlq-replayer summary"})
+	for _, fix := range []string{"pawl effect resume email.send", "pawl state resume report email"} {
+		if !strings.Contains(text(got), fix) {
+			t.Errorf("no %q in\n%s", fix, text(got))
+		}
+	}
+	for i := range 12 {
+		post(flow.Notice{Kind: flow.KindEffect, Effect: fmt.Sprint("e", i)})
+	}
+	examined(t, Patient{NATS: nc}, want{Warn, "held up", "4 more are paused"})
+}
+
+// Redis is looked at when NATS is away, too.
+func TestNATSIsAway(t *testing.T) {
+	t.Parallel()
+	r := redistest.Start(t, redistest.Mini)
+	p := Patient{Unreached: Finding{Found: "connection refused", Fix: "start it"}, Redis: redisstore.Config{Addrs: []string{r.Addr}}}
+	examined(t, p, want{Fail, "nats", "connection refused"}, want{Unknown, "redis", "a stand-in"})
+	p.Redis.Addrs = []string{"127.0.0.1:1"}
+	examined(t, p, want{Fail, "nats", "connection refused"}, want{Fail, "redis", "connection refused"})
 }

@@ -34,6 +34,7 @@ func (x *exam) nats(ctx context.Context) {
 
 	x.connection()
 	x.roundTrips(ctx)
+	x.rights(ctx)
 	if x.jetStream(ctx) {
 		x.streams(ctx)
 	}

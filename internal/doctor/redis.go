@@ -197,12 +197,12 @@ func (x *exam) persistence(ctx context.Context, name string, c redis.UniversalCl
 func (x *exam) lastOpened(ctx context.Context, c redis.UniversalClient) {
 	have, err := redisstore.LastOpened(ctx, c, x.Topology.Prefix)
 	switch {
-	case err != nil:
+	case err != nil: // a worker reads it, too
 		text, fix := whyRedis(err)
-		x.note(Unknown, "incarnation", text, fix)
+		x.note(Fail, "incarnation", text, fix)
 	case x.incarnation == "":
 		if !errors.Is(ctx.Err(), context.Canceled) && have != "" {
-			x.note(Unknown, "incarnation", "Redis has copies of "+have+"; that of HISTORY could not be read", "")
+			x.note(Unknown, "incarnation", "Redis has copies of "+have+"; that of HISTORY could not be read", "see to NATS first")
 		}
 	case have == "":
 		x.note(OK, "incarnation", x.incarnation+"; Redis is empty", "")

@@ -24,14 +24,16 @@ func (x *exam) streams(ctx context.Context) {
 		return // HISTORY is missing: that was said
 	}
 	defer func() { _ = q.Close() }()
+	x.incarnation, _ = q.Incarnation(ctx)
+	x.letters(ctx, q)
+	x.heldUp(ctx, q)
 	x.ask()
 	all, err := q.Streams(ctx)
-	if err != nil {
-		text, fix, _ := x.why(err)
-		x.note(Fail, "streams", text, fix)
+	if err != nil { // a worker can do without the list of consumers
+		text, fix, denied := x.why(err)
+		x.note(map[bool]Status{true: Unknown, false: Fail}[denied], "streams", text, fix)
 		return
 	}
-	x.incarnation, _ = q.Incarnation(ctx)
 	x.copies(all)
 	x.room(all)
 	x.waiting(all)
@@ -46,7 +48,10 @@ func (x *exam) plan(ctx context.Context) bool {
 	changes, err := natsqueue.Plan(ctx, x.NATS, x.Topology)
 	if err != nil {
 		text, fix, denied := x.why(err)
-		x.note(map[bool]Status{true: Unknown, false: Fail}[denied], "streams", text, fix)
+		if denied {
+			text += ": a worker with the rights of this user cannot work"
+		}
+		x.note(Fail, "streams", text, fix)
 		return false
 	}
 	var missing []string
@@ -112,11 +117,13 @@ func (x *exam) copies(all []api.Stream) {
 
 // room judges how full the streams are that have a limit.
 func (x *exam) room(all []api.Stream) {
-	fullest, most := "no stream has a limit", -1.0
+	var parts []string
+	most := -1.0
 	for _, s := range all {
 		if s.Missing {
 			continue
 		}
+		bounds := ""
 		for _, l := range []struct {
 			used, limit float64
 			text        string
@@ -129,9 +136,11 @@ func (x *exam) room(all []api.Stream) {
 			}
 			full := share(l.used, l.limit)
 			text := fmt.Sprintf("%.0f %% of %s", full, l.text)
-			if full > most {
-				fullest, most = s.Name+" is the fullest: "+text, full
+			most = max(most, full)
+			if bounds != "" {
+				bounds += " and "
 			}
+			bounds += text
 			fix, means := "raise its limit in the configuration and call pawl provision; or find out why it is not drained", "when it is full it refuses what is published"
 			if strings.HasSuffix(s.Name, "_DLQ") {
 				fix, means = "dlq-replayer summary, then redrive or discard letters; or raise limits.dlq_size and call pawl provision",
@@ -144,9 +153,16 @@ func (x *exam) room(all []api.Stream) {
 				x.note(Warn, "stream "+s.Name, text, fix)
 			}
 		}
+		_, name, _ := strings.Cut(s.Name, "_")
+		switch {
+		case bounds != "":
+			parts = append(parts, name+" "+bounds)
+		case name == "HISTORY" || name == "DLQ":
+			parts = append(parts, name+" "+size(s.Bytes)+", no limit but the disk")
+		}
 	}
 	if most < 70 {
-		x.note(OK, "streams' room", fullest, "")
+		x.note(OK, "streams' room", strings.Join(parts, "; "), "")
 	}
 }
 

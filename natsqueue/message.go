@@ -32,6 +32,7 @@ func (s *Source) read(m *nats.Msg, incarnation string) queue.Message {
 		return q
 	}
 	q.Seq, q.Time, q.Delivered = meta.Sequence.Stream, meta.Timestamp, int(meta.NumDelivered)
+	q.Behind = int(meta.NumPending)
 	q.Letter, q.Redrives = redriveOf(m.Header.Get(headerRedrive))
 	if len(incarnation) > shortIncarnation {
 		incarnation = incarnation[:shortIncarnation]

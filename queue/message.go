@@ -42,6 +42,7 @@ type Message struct {
 	Tries     int       // how often it was postponed before; set by the fleet only
 	Letter    string    // id of the dead letter that it was re-driven from, if it was
 	Redrives  int       // how often it was re-driven, this time included
+	Behind    int       // how many more wait in its queue
 	Delivered int       // which delivery this is, from 1; an estimate
 	Fault     error     // set if the message cannot be understood; it is dead-lettered
 	Delivery            // how to answer it

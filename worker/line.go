@@ -11,19 +11,25 @@ import (
 	"github.com/pawlrun/pawl/queue"
 )
 
-// Starts that can begin now begin. When no slot is free, or others wait in
-// line, a start goes in the line of its priority and of its class, which tells
-// how many its tenant has there already: so what waits is sorted, and what is
-// free is dealt out among the lines in weighted turns.
+// Starts that can begin now begin. When no slot is free, or very many wait, or
+// others wait in line, a start goes in the line of its priority and of its class,
+// which tells how many its tenant has there already: so what waits is sorted, and
+// what is free is dealt out among the lines in weighted turns.
 //
-//	start ──▶ intake ── a slot is free, and nobody is in line ──▶ lanes
-//	             └────▶ lines ──▶ dealer, by turns ──────────────▶ lanes
+//	start ──▶ intake ── if it can begin ──────────▶ lanes
+//	             └────▶ lines ──▶ dealer, by turns ──▶ lanes
 
 const (
 	consumerStart = "start"
 	lineWait      = 5 * time.Second       // for a start in a line that is empty
+	sortBatches   = 4                     // starts that are sorted together
 	sortPause     = 50 * time.Millisecond // before more starts are sorted, if there were none
 	lineStep      = 4                     // how many times more turns a line has than the next
+
+	// So many starts that wait for so long are a backlog, whatever the slots: the
+	// lanes do not come to them.
+	manyWait = 1000
+	longWait = time.Second
 )
 
 // line is one line, as this worker sees it.
@@ -71,6 +77,11 @@ func newLines() *lines {
 		ls.groups[i].weight, weight = weight, weight*lineStep
 	}
 	return ls
+}
+
+// of returns a line.
+func (ls *lines) of(q queue.Line) *line {
+	return ls.all[slices.IndexFunc(ls.all, func(l *line) bool { return l.Line == q })]
 }
 
 // set notes that somebody waits in a line, or nobody.
@@ -160,27 +171,45 @@ func (ls *lines) isBusy(l *line) bool {
 	return l.busy
 }
 
+// backlog tells since when very many starts have waited.
+type backlog struct{ since time.Time }
+
+// note learns from what was fetched how many more wait.
+func (b *backlog) note(messages []queue.Message, now time.Time) {
+	if n := len(messages); n == 0 || messages[n-1].Behind < manyWait {
+		b.since = time.Time{}
+	} else if b.since.IsZero() {
+		b.since = now
+	}
+}
+
+// is reports whether there is one.
+func (b *backlog) is(now time.Time) bool { return !b.since.IsZero() && now.Sub(b.since) >= longWait }
+
 // intake takes starts as they come: to the lanes, or to the lines.
 func (w *Worker) intake(ctx context.Context) {
 	c := consumer{name: consumerStart, gate: w.starts}
 	use := newUsage(time.Now())
+	var waits backlog
 	defer w.giveBack(c)
 	for w.pulls(ctx, c) {
 		slots := 0
-		if !w.lines.busy() {
+		if !w.lines.busy() && !waits.is(time.Now()) {
 			slots = w.starts.try(w.cfg.Batch)
 		}
 		if slots > 0 {
 			messages := w.fetch(ctx, c.name, slots, 2*time.Second)
 			w.starts.put(slots - len(messages))
+			waits.note(messages, time.Now())
 			if !w.handAll(ctx, c.gate, messages) {
 				return
 			}
 			continue
 		}
-		// What is there now, nobody had a slot for: the pull of another worker
-		// that has would have taken it.
-		messages := w.fetch(ctx, c.name, w.cfg.Batch, 0)
+		// What is there now, nobody else has a slot for: the pull of a worker that
+		// has would have taken it.
+		messages := w.fetch(ctx, c.name, sortBatches*w.cfg.Batch, 0)
+		waits.note(messages, time.Now())
 		if !w.lineUp(ctx, use, messages) || len(messages) == 0 && !rest(ctx, sortPause) {
 			return
 		}
@@ -210,6 +239,7 @@ func (w *Worker) lineUp(ctx context.Context, use *usage, messages []queue.Messag
 			if err == nil {
 				_ = wait[i].Ack() // if that is lost, it comes again and is the same start
 				w.metrics.lined[in[i]].Inc()
+				w.lines.set(w.lines.of(in[i]), true)
 				continue
 			}
 			if !errors.Is(err, ErrFull) && !errors.Is(err, ErrTooLarge) && ctx.Err() == nil {

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"testing"
+	"time"
 
 	"github.com/pawlrun/pawl/queue"
 )
@@ -17,23 +18,14 @@ func dealOut(ls *lines, n int) map[queue.Line]int {
 	return got
 }
 
-func lineOf(ls *lines, p queue.Priority, class int) *line {
-	for _, l := range ls.all {
-		if l.Line == (queue.Line{Priority: p, Class: class}) {
-			return l
-		}
-	}
-	return nil
-}
-
 // Slots are dealt out by weight: 16 to 4 to 1 among priorities, whatever number
 // of their lines is busy, and 64 to 16 to 4 to 1 among the classes of one.
 func TestTurnsAreByWeight(t *testing.T) {
 	ls := newLines()
 	for _, p := range queue.Priorities() {
-		ls.set(lineOf(ls, p, 1), true)
+		ls.set(ls.of(queue.Line{Priority: p, Class: 1}), true)
 	}
-	ls.set(lineOf(ls, queue.High, 4), true)
+	ls.set(ls.of(queue.Line{Priority: queue.High, Class: 4}), true)
 	got := dealOut(ls, 2100)
 	for line, want := range map[queue.Line]int{
 		{Priority: queue.High, Class: 1}: 1575, {Priority: queue.High, Class: 4}: 25, {Priority: queue.Normal, Class: 1}: 400, {Priority: queue.Low, Class: 1}: 100,
@@ -47,7 +39,7 @@ func TestTurnsAreByWeight(t *testing.T) {
 // Who had nobody in line for a while is owed nothing, and owes nothing.
 func TestTurnsForgetTheIdle(t *testing.T) {
 	ls := newLines()
-	high, low := lineOf(ls, queue.High, 1), lineOf(ls, queue.Low, 1)
+	high, low := ls.of(queue.Line{Priority: queue.High, Class: 1}), ls.of(queue.Line{Priority: queue.Low, Class: 1})
 	ls.set(low, true)
 	dealOut(ls, 10_000) // alone
 	ls.set(high, true)
@@ -65,7 +57,7 @@ func TestTurnsForgetTheIdle(t *testing.T) {
 // Who is dealt many at once leaves the others their share.
 func TestTurnsShareABatch(t *testing.T) {
 	ls := newLines()
-	high, low := lineOf(ls, queue.High, 1), lineOf(ls, queue.Low, 1)
+	high, low := ls.of(queue.Line{Priority: queue.High, Class: 1}), ls.of(queue.Line{Priority: queue.Low, Class: 1})
 	ls.set(low, true)
 	if l, n := ls.next(256); l != low || n != 256 {
 		t.Errorf("low alone is dealt %d of 256, want all", n)
@@ -77,5 +69,26 @@ func TestTurnsShareABatch(t *testing.T) {
 		if want := map[*line]int{high: 240, low: 15}[l]; n != want {
 			t.Errorf("%s is dealt %d of 256, want %d", l.Consumer(), n, want)
 		}
+	}
+}
+
+// Very many starts are a backlog once they have waited for a while; fewer, or
+// none, never.
+func TestBacklog(t *testing.T) {
+	var b backlog
+	now := time.Unix(1_000_000, 0)
+	of := func(behind int) []queue.Message { return []queue.Message{{Behind: 5000}, {Behind: behind}} }
+	for i, step := range []struct {
+		behind int // -1: nothing came
+		want   bool
+	}{{5000, false}, {4000, true}, {999, false}, {1000, false}, {1000, true}, {-1, false}, {2000, false}} {
+		messages := of(step.behind)
+		if step.behind < 0 {
+			messages = nil
+		}
+		if b.note(messages, now); b.is(now) != step.want {
+			t.Errorf("step %d: %t, want %t", i, b.is(now), step.want)
+		}
+		now = now.Add(longWait)
 	}
 }

@@ -22,7 +22,7 @@ type provider struct {
 	at   []time.Time
 }
 
-func newProvider(t *testing.T, answer func(n int, w http.ResponseWriter)) *provider {
+func newProvider(t testing.TB, answer func(n int, w http.ResponseWriter)) *provider {
 	p := &provider{}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.mu.Lock()

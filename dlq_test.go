@@ -146,8 +146,15 @@ func TestResolvedKeyIsGivenToOtherRuns(t *testing.T) {
 	p := newProvider(t, func(_ int, w http.ResponseWriter) { http.Error(w, "no such thing", http.StatusNotFound) })
 	startProcess(t, f.env)
 	script := postStep(p.URL, `,"key":"pay-4412"`)
-	f.start("kitchensink", "first", script)
+	m := nats.NewMsg("pawl.start.kitchensink")
+	m.Header["Pawl-Run-Id"], m.Header["Pawl-Tenant"], m.Data = []string{"first"}, []string{"acme"}, []byte(script)
+	if _, err := f.js.PublishMsg(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
 	r := f.reaches("first", func(r *statemachine.Stored) bool { return r.Status == statemachine.StatusParked })
+	if l := f.letters(1); l[0].Tenant() != "acme" {
+		t.Errorf("the letter is of tenant %q, want that of the run", l[0].Tenant())
+	}
 	f.command(statemachine.EventResolve, "first", "c1", statemachine.Command{By: "anna", Reason: "it is on the statement", Effect: r.Pending[0].ID, Result: []byte(`{"paid": 1}`)})
 	f.ended("first")
 	f.start("kitchensink", "second", script)

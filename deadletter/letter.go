@@ -44,8 +44,8 @@ type Letter struct {
 	Body     []byte            `json:"body,omitempty"`       // the original, or the effect's input
 }
 
-// Tenant is whose letter it is, as the producer said; "" if they did not, or
-// it is of an effect.
+// Tenant is whose letter it is, as the producer of the start said; "" if they
+// did not, or it is of a signal.
 func (l *Letter) Tenant() string { return l.Headers["Pawl-Tenant"] }
 
 // SignalID is the id of the signal that a letter is about. Letters before a

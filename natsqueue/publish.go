@@ -151,6 +151,10 @@ func (p *Publisher) letterOf(item outbox.Item) (deadletter.Letter, error) {
 	if err := json.Unmarshal(item.Entry.Body, &l); err != nil {
 		return deadletter.Letter{}, fmt.Errorf("the letter: %w", err)
 	}
+	var headers map[string]string
+	if l.Tenant != "" {
+		headers = map[string]string{headerTenant: l.Tenant}
+	}
 	return deadletter.Letter{
 		ID:       l.ID,
 		Kind:     deadletter.KindEffect,
@@ -170,6 +174,7 @@ func (p *Publisher) letterOf(item outbox.Item) (deadletter.Letter, error) {
 		Redrives: l.Redrives,
 		Source:   p.subj.history(item.Run),
 		SrcSeq:   item.Seq,
+		Headers:  headers,
 		Body:     l.Input,
 	}, nil
 }

@@ -58,7 +58,7 @@ func (f *Fold) turn(e *Event, body json.RawMessage) error {
 
 // start begins the run.
 func (f *Fold) start(e *Event, body json.RawMessage) error {
-	f.rec.Input = Fingerprint(f.d.Name, body)
+	f.rec.Input, f.rec.Tenant = Fingerprint(f.d.Name, body), e.Tenant
 	f.rec.Status = StatusRunning
 	f.rec.Frames = []Frame{{ID: 0, Kind: FrameRoot}}
 	return f.step(e, StartEventID, func(s *step) error {

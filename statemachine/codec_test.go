@@ -96,7 +96,12 @@ func records(t *testing.T) map[string]*sm.Record {
 	flows.State("pay", sm.Call(pay, (*order).payment, (*order).paid).Flow((*order).id))
 	flows.Succeed("done")
 	limited := step(flows.Definitions()[0], "flow-1", nil, startEvent(`{"id":"acct-7","total":12}`))
+	ofTenant := startEvent(`{"id":"acct-7","total":12}`)
+	ofTenant.Tenant = "Żółw & co"
+	tenant := step(d, "order-2", nil, ofTenant)
+	tenantParked := step(d, "order-2", tenant, fails(tenant, "http", nil))
 	return map[string]*sm.Record{
+		"tenant": tenant.Record, "tenant_parked": tenantParked.Record,
 		"flow": limited.Record, "start": start.Record, "result": result.Record, "retry": retry.Record, "accepted": accepted.Record, "prolonged": prolonged.Record, "called": called.Record, "queued": queued.Record,
 		"parked": parked.Record, "caught": caught.Record, "finished": ended.Record, "entombed": &tomb,
 		"paused": paused.Record, "held": held.Record, "resumed": resumed.Record, "redriven_kept": redriven.Record, "edited_kept": edited.Record, "cancelled": cancelled.Record,

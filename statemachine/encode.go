@@ -198,6 +198,7 @@ func writeRecord(a *appender, r *Record) {
 	a.time("started", r.Started)
 	a.textIf("build", r.Build)
 	a.textIf("by", r.By)
+	a.textIf("tenant", r.Tenant)
 	list(a, "events", r.Events, writeEvent)
 	a.text("from", r.From)
 	a.text("to", r.To)
@@ -238,6 +239,7 @@ func writeEvent(a *appender, e *Event) {
 	writeCause(a, "cause", e.Cause)
 	a.timeIf("retry_at", e.RetryAt)
 	a.trueIf("free", e.Free)
+	a.textIf("tenant", e.Tenant)
 	a.b = append(a.b, '}')
 }
 

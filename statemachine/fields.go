@@ -50,6 +50,9 @@ func readRecord(p *scan, r *Record) {
 	if p.field("by") {
 		r.By = p.str()
 	}
+	if p.field("tenant") {
+		r.Tenant = p.str()
+	}
 	if p.field("events") {
 		r.Events = items(p, readEvent)
 	}
@@ -141,6 +144,9 @@ func readEvent(p *scan, e *Event) {
 	}
 	if p.field("free") {
 		e.Free = p.isTrue()
+	}
+	if p.field("tenant") {
+		e.Tenant = p.str()
 	}
 	p.end('}')
 }

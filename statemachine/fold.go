@@ -96,7 +96,7 @@ func (f *Fold) State() string {
 func carry(r *Stored) Record {
 	next := Record{
 		V: 1, Run: r.Run, Machine: r.Machine, Version: r.Version, Schema: r.Schema, Epoch: r.Epoch,
-		Rev: r.Rev + 1, Prev: r.Seq, PrevTxid: r.Txid, Started: r.Started,
+		Rev: r.Rev + 1, Prev: r.Seq, PrevTxid: r.Txid, Started: r.Started, Tenant: r.Tenant,
 		To: r.To, Status: r.Status, Frames: r.Frames, Data: r.Data, Logs: r.Logs, Index: r.Index,
 		Pending: r.Pending, Undos: r.Undos, Ending: r.Ending, Inbox: r.Inbox, Applied: r.Applied, Cause: r.Cause, Input: r.Input,
 	}
@@ -230,7 +230,7 @@ const (
 
 // version is the lowest format version whose builds can carry the record on.
 func (r *Record) version() int {
-	if slices.ContainsFunc(r.Pending, func(p Pending) bool { return p.Redriven > 0 || p.Redrives > 0 || p.Edits > 0 }) {
+	if r.Tenant != "" || slices.ContainsFunc(r.Pending, func(p Pending) bool { return p.Redriven > 0 || p.Redrives > 0 || p.Edits > 0 }) {
 		return 3
 	}
 	if len(r.Undos) > 0 || r.Ending != nil || slices.ContainsFunc(r.Pending, func(p Pending) bool { return p.CanUndo }) {

@@ -25,6 +25,7 @@ func (f *Fold) letter(p *Pending, c Cause) Letter {
 		Last:     f.clock,
 		Build:    f.env.Build,
 		Redrives: p.Redrives,
+		Tenant:   f.rec.Tenant,
 	}
 }
 

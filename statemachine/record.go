@@ -33,6 +33,7 @@ type Record struct {
 	Started  time.Time `json:"started"`             // At of the first record
 	Build    string    `json:"build,omitempty"`     // build of the worker that made it
 	By       string    `json:"by,omitempty"`        // the worker that made it
+	Tenant   string    `json:"tenant,omitempty"`    // whose the run is, as its producer said
 
 	Events []Event `json:"events"` // what was applied, in order
 	From   string  `json:"from"`   // root state before, "" for the first record
@@ -117,6 +118,7 @@ type Event struct {
 	Cause   *Cause          `json:"cause,omitempty"`
 	RetryAt *time.Time      `json:"retry_at,omitempty"` // failure: when the next try is due, drawn by the worker; nil: given up
 	Free    bool            `json:"free,omitempty"`     // failure: spends no attempt (throttled, key held by another)
+	Tenant  string          `json:"tenant,omitempty"`   // start: whose the run is, as its producer said
 }
 
 // EventKind tells what happened.
@@ -315,6 +317,7 @@ type Letter struct {
 	Last     time.Time       `json:"last_failure"`
 	Build    string          `json:"build,omitempty"`
 	Redrives int             `json:"redrives,omitempty"` // how often it was tried anew before
+	Tenant   string          `json:"tenant,omitempty"`   // of the run
 }
 
 // Tombstone stands for a run whose records were archived or purged.

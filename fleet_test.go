@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -20,7 +21,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/pawlrun/pawl/internal/embedded"
+	"github.com/pawlrun/pawl/internal/natstest"
+	"github.com/pawlrun/pawl/internal/redistest"
 	"github.com/pawlrun/pawl/natsqueue"
 	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
@@ -145,15 +147,25 @@ type fleet struct {
 // realServers starts servers for workers in processes of their own.
 func realServers(t testing.TB) *fleet {
 	t.Helper()
-	s, err := embedded.Start(t.Context(), embedded.Options{Dir: t.TempDir(), NATSListen: "127.0.0.1:0", RedisListen: "127.0.0.1:0", SyncAlways: false})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Stop)
-	f := join(t, s.NATSURL(), true)
-	f.redis = s.RedisAddr()
-	f.env = map[string]string{"PAWL_NATS_URL": s.NATSURL(), "PAWL_REDIS_ADDR": s.RedisAddr()}
+	url := natstest.One(t).URL()
+	_, addr := redisServer(t)
+	f := join(t, url, true)
+	f.redis = addr
+	f.env = map[string]string{"PAWL_NATS_URL": url, "PAWL_REDIS_ADDR": addr}
 	return f
+}
+
+// redisServer starts a redis-server, or its stand-in where there is none, and
+// says where it listens.
+func redisServer(t testing.TB) (*redistest.Server, string) {
+	t.Helper()
+	if !slices.Contains(redistest.Kinds(t), redistest.Real) {
+		s := redistest.Start(t, redistest.Mini)
+		return s, s.Addr
+	}
+	addr := freeAddr(t)
+	_, port, _ := net.SplitHostPort(addr)
+	return redistest.Start(t, redistest.Real, "--bind", "127.0.0.1", "--port", port), addr
 }
 
 // join connects to a fleet as its producers do.

@@ -11,6 +11,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/pawlrun/pawl/internal/embedded"
+	"github.com/pawlrun/pawl/internal/natstest"
 )
 
 // get reads a page of a worker's HTTP server; status 0 if it does not answer.
@@ -78,13 +79,8 @@ func TestWorkerWaitsForItsServersAndSaysWhich(t *testing.T) {
 // Redis goes away under load and comes back empty: nothing is dead-lettered,
 // no attempt is spent, the worker is not ready meanwhile, and all runs end.
 func TestRedisAwayUnderLoad(t *testing.T) {
-	dir := t.TempDir()
-	s, err := embedded.Start(t.Context(), embedded.Options{Dir: dir, NATSListen: "127.0.0.1:0", RedisListen: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Stop)
-	f := join(t, s.NATSURL(), true)
+	url := natstest.One(t).URL()
+	f := join(t, url, true)
 	m := miniredis.NewMiniRedis()
 	if err := m.Start(); err != nil {
 		t.Fatal(err)
@@ -92,7 +88,7 @@ func TestRedisAwayUnderLoad(t *testing.T) {
 	t.Cleanup(func() { m.Close() })
 	httpAddr, redisAddr := freeAddr(t), m.Addr()
 	k := newKillCheck(t)
-	startProcess(t, env(slowly, map[string]string{"PAWL_NATS_URL": s.NATSURL(), "PAWL_REDIS_ADDR": redisAddr, "PAWL_HTTP_ADDR": httpAddr}))
+	startProcess(t, env(slowly, map[string]string{"PAWL_NATS_URL": url, "PAWL_REDIS_ADDR": redisAddr, "PAWL_HTTP_ADDR": httpAddr}))
 	for i := range killRuns {
 		f.start("kitchensink", fmt.Sprintf("kill-%d", i), killScript(k.sink.URL, i))
 	}

@@ -3,7 +3,6 @@ package pawl_test
 import (
 	"cmp"
 	"fmt"
-	"net"
 	"regexp"
 	"slices"
 	"strconv"
@@ -14,8 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/pawlrun/pawl/api"
-	"github.com/pawlrun/pawl/internal/embedded"
-	"github.com/pawlrun/pawl/internal/redistest"
+	"github.com/pawlrun/pawl/internal/natstest"
 	"github.com/pawlrun/pawl/redisstore"
 	"github.com/pawlrun/pawl/statemachine"
 	"github.com/pawlrun/pawl/worker"
@@ -59,20 +57,10 @@ func (f *fleet) append1000(from int) {
 // one, a redis-server, and its index as an onlooker sees it.
 func crowdedFleet(tb testing.TB, runs int) (*fleet, redis.UniversalClient, *redisstore.Store) {
 	tb.Helper()
-	s, err := embedded.Start(tb.Context(), embedded.Options{Dir: tb.TempDir(), NATSListen: "127.0.0.1:0", RedisListen: "127.0.0.1:0"})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(s.Stop)
-	f := join(tb, s.NATSURL(), true)
-	addr := s.RedisAddr()
-	server := &redistest.Server{Kind: redistest.Mini, Addr: addr}
-	if slices.Contains(redistest.Kinds(tb), redistest.Real) {
-		addr = freeAddr(tb)
-		_, port, _ := net.SplitHostPort(addr)
-		server = redistest.Start(tb, redistest.Real, "--port", port)
-	}
-	f.env = map[string]string{"PAWL_NATS_URL": s.NATSURL(), "PAWL_REDIS_ADDR": addr, "PAWL_WORKER_SWEEP_EVERY": "10m"}
+	url := natstest.One(tb).URL()
+	server, addr := redisServer(tb)
+	f := join(tb, url, true)
+	f.env = map[string]string{"PAWL_NATS_URL": url, "PAWL_REDIS_ADDR": addr, "PAWL_WORKER_SWEEP_EVERY": "10m"}
 	for from := 0; from < runs; from += 1000 {
 		f.append1000(from)
 	}

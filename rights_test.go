@@ -25,7 +25,7 @@ func TestWorkerHasTheRightsItNeeds(t *testing.T) {
 			Subscribe: &server.SubjectPermission{Allow: append([]string{"_INBOX.>"}, rights.Subscribe...)},
 		}}
 	}
-	n, r := natstest.One(t, natstest.Lazy, func(o *server.Options) {
+	n, r := natstest.One(t, func(o *server.Options) {
 		o.Users = []*server.User{{Username: "admin", Password: "p"}, user("worker", rights.Publish), user("told", told), user("less", told[1:])}
 	}), redistest.Start(t, redistest.Mini)
 	f := join(t, n.URL(), true, nats.UserInfo("admin", "p"))

@@ -25,7 +25,7 @@ func TestFleetOverTLS(t *testing.T) {
 		return // Kinds has said so, and fails in CI
 	}
 	files := certtest.New(t)
-	n := natstest.One(t, natstest.Lazy, func(o *server.Options) {
+	n := natstest.One(t, func(o *server.Options) {
 		o.TLS, o.TLSVerify, o.TLSTimeout, o.TLSConfig = true, true, natstest.Patience.Seconds(), files.Server(t)
 		o.Username, o.Password = "worker", "secret of nats"
 	})
@@ -72,7 +72,7 @@ func TestFleetOnARedisCluster(t *testing.T) {
 	if !slices.Contains(redistest.Kinds(t), redistest.Cluster) {
 		return // Kinds has said so, and fails in CI
 	}
-	n, r := natstest.One(t, natstest.Lazy), redistest.Start(t, redistest.Cluster)
+	n, r := natstest.One(t), redistest.Start(t, redistest.Cluster)
 	f := join(t, n.URL(), true)
 	f.env = map[string]string{"PAWL_NATS_URL": n.URL(), "PAWL_REDIS_ADDR": r.Addr}
 	k := newKillCheck(t)

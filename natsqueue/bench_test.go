@@ -38,7 +38,7 @@ func BenchmarkAppend(b *testing.B) {
 	for _, sync := range []struct {
 		name   string
 		change []func(*server.Options)
-	}{{"always", nil}, {"default", []func(*server.Options){natstest.Lazy}}} {
+	}{{"always", []func(*server.Options){natstest.Synced}}, {"default", []func(*server.Options){natstest.Inside}}} {
 		for _, group := range []struct {
 			name string
 			how  Group
@@ -109,7 +109,7 @@ func benchAppend(b *testing.B, q *Queue, size, lanes int) {
 //	go test -run '^$' -bench OfManyRuns -benchtime 2000x ./natsqueue
 func BenchmarkOfManyRuns(b *testing.B) {
 	const runs, revisions = 200_000, 11
-	q := benchQueue(b, Options{}, natstest.Lazy)
+	q := benchQueue(b, Options{}, natstest.Inside)
 	pad := strings.Repeat("x", 400)
 	name := func(i int) string { return fmt.Sprintf("run-%07d", i) }
 	last := make([]*statemachine.Stored, 0, 1000)
@@ -200,9 +200,9 @@ func BenchmarkPublish(b *testing.B) {
 		group  Group
 		change []func(*server.Options)
 	}{
-		{"sync=always/single", GroupNever, nil},
-		{"sync=always/group", GroupAlways, nil},
-		{"sync=default/single", GroupNever, []func(*server.Options){natstest.Lazy}},
+		{"sync=always/single", GroupNever, []func(*server.Options){natstest.Synced}},
+		{"sync=always/group", GroupAlways, []func(*server.Options){natstest.Synced}},
+		{"sync=default/single", GroupNever, []func(*server.Options){natstest.Inside}},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			q := benchQueue(b, Options{Group: bench.group}, bench.change...)
@@ -226,7 +226,7 @@ func BenchmarkPublish(b *testing.B) {
 // BenchmarkFetch fetches and acks effects in batches of 200. One operation is
 // one message.
 func BenchmarkFetch(b *testing.B) {
-	q := benchQueue(b, Options{}, natstest.Lazy)
+	q := benchQueue(b, Options{}, natstest.Inside)
 	items := make([]outbox.Item, 0, 1000)
 	for first := 0; first < b.N; first += len(items) {
 		items = items[:0]
@@ -259,7 +259,7 @@ func BenchmarkFetch(b *testing.B) {
 func BenchmarkLast(b *testing.B) {
 	for _, size := range []int{1, 200} {
 		b.Run(fmt.Sprintf("runs=%d", size), func(b *testing.B) {
-			q := benchQueue(b, Options{}, natstest.Lazy)
+			q := benchQueue(b, Options{}, natstest.Inside)
 			var appends []worker.Append
 			var runs []string
 			for i := range 10_000 {
@@ -285,7 +285,7 @@ func BenchmarkLast(b *testing.B) {
 
 // BenchmarkSweep sweeps partitions of about 40 runs.
 func BenchmarkSweep(b *testing.B) {
-	q := benchQueue(b, Options{}, natstest.Lazy)
+	q := benchQueue(b, Options{}, natstest.Inside)
 	var appends []worker.Append
 	for i := range 10_000 {
 		appends = append(appends, next(b, fmt.Sprint("run-", i), nil, strings.Repeat("x", 400)))

@@ -32,7 +32,7 @@ func TestConnect(t *testing.T) {
 	t.Parallel()
 	t.Run("in process", func(t *testing.T) {
 		t.Parallel()
-		n := natstest.One(t)
+		n := natstest.One(t, natstest.Inside)
 		nc := reached(t, Config{InProcess: n.Server(), Name: "inside", InboxPrefix: "_INBOX_worker"})
 		f := newFleet(t, nc, Topology{}, brisk())
 		f.append1(next(t, "r", nil, "me"))

@@ -60,7 +60,7 @@ func TestUsage(t *testing.T) {
 
 func TestLetters(t *testing.T) {
 	t.Parallel()
-	url := natstest.One(t, natstest.Lazy).URL()
+	url := natstest.One(t).URL()
 	ask := func(args ...string) outcome { t.Helper(); return replayer(t, append(args, "-s", url)...) }
 
 	nc, err := nats.Connect(url)

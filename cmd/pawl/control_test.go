@@ -85,7 +85,7 @@ func TestSteeringAFleet(t *testing.T) {
 // With no worker alive, changes are stored all the same, and the tool says so.
 func TestSteeringWithoutAWorker(t *testing.T) {
 	t.Parallel()
-	url := natstest.One(t, natstest.Lazy).URL()
+	url := natstest.One(t).URL()
 	if got := pawlRun(t, "-s", url, "provision"); got.code != 0 {
 		t.Fatalf("pawl provision = %+v", got)
 	}
@@ -174,7 +174,7 @@ func answer(t *testing.T, nc *nats.Conn, subject string, with func(q api.RunsQue
 // A list comes page by page, and says what it lacks.
 func TestListOfAnIndex(t *testing.T) {
 	t.Parallel()
-	url := natstest.One(t, natstest.Lazy).URL()
+	url := natstest.One(t).URL()
 	if got := pawlRun(t, "-s", url, "provision"); got.code != 0 {
 		t.Fatalf("pawl provision = %+v", got)
 	}

@@ -54,7 +54,7 @@ func workerProcess(t *testing.T, natsURL, redisAddr string) *exec.Cmd {
 // them: what the runs have come to is shown all the same.
 func TestRunsWhenAllWorkersAreDead(t *testing.T) {
 	t.Parallel()
-	url, redis := natstest.One(t, natstest.Lazy).URL(), redistest.Start(t, redistest.Mini)
+	url, redis := natstest.One(t).URL(), redistest.Start(t, redistest.Mini)
 	ask := func(args ...string) outcome { t.Helper(); return pawlRun(t, append([]string{"-s", url}, args...)...) }
 	if got := ask("provision"); got.code != 0 {
 		t.Fatalf("pawl provision = %+v", got)

@@ -15,7 +15,7 @@ func packed(o outcome) string { return strings.Join(strings.Fields(o.stdout), " 
 
 func TestDoctor(t *testing.T) {
 	t.Parallel()
-	url := natstest.One(t, natstest.Lazy).URL()
+	url := natstest.One(t).URL()
 	redis := redistest.Start(t, redistest.Mini).Addr
 	ask := func(args string) outcome { t.Helper(); return pawlRun(t, strings.Fields("-s "+url+" "+args)...) }
 	if got := ask("doctor"); got.code != 1 || !strings.Contains(got.stdout, "\n         → pawl provision; or is --prefix pawl another fleet's?\n") || !strings.HasPrefix(got.stderr, "pawl: 1 failed, ") {

@@ -20,7 +20,7 @@ func guarded(t *testing.T) *natstest.Node {
 	deny := func(publish, subscribe []string) *server.Permissions {
 		return &server.Permissions{Publish: &server.SubjectPermission{Deny: publish}, Subscribe: &server.SubjectPermission{Deny: subscribe}}
 	}
-	node := natstest.One(t, natstest.Lazy, func(o *server.Options) {
+	node := natstest.One(t, func(o *server.Options) {
 		fleet, other := server.NewAccount("FLEET"), server.NewAccount("OTHER")
 		o.Accounts = []*server.Account{fleet, other}
 		user := func(name string, a *server.Account, p *server.Permissions) {
@@ -109,7 +109,7 @@ func TestControlAPIForbidden(t *testing.T) {
 // Somebody changed a stream by hand: it is named, with what is wrong.
 func TestStreamChangedByHand(t *testing.T) {
 	t.Parallel()
-	node := natstest.One(t, natstest.Lazy)
+	node := natstest.One(t)
 	if got := pawlRun(t, "-s", node.URL(), "provision"); got.code != 0 {
 		t.Fatalf("pawl provision = %+v", got)
 	}

@@ -134,7 +134,7 @@ func TestStartOvertakenByAnother(t *testing.T) {
 
 func TestRunsWithoutAWorker(t *testing.T) {
 	t.Parallel()
-	url := natstest.One(t, natstest.Lazy).URL()
+	url := natstest.One(t).URL()
 	ask := func(args ...string) outcome { t.Helper(); return pawlRun(t, append([]string{"-s", url}, args...)...) }
 
 	if got := ask("run", "ls"); got.code != 1 || !strings.Contains(got.stderr, "pawl provision") {
@@ -199,7 +199,7 @@ func TestRunsWithoutAWorker(t *testing.T) {
 // Without a worker, --wait says so, and ends when it is told to.
 func TestWaitWithoutAWorker(t *testing.T) {
 	t.Parallel()
-	url := natstest.One(t, natstest.Lazy).URL()
+	url := natstest.One(t).URL()
 	if got := pawlRun(t, "-s", url, "provision"); got.code != 0 {
 		t.Fatalf("pawl provision = %+v", got)
 	}

@@ -63,7 +63,7 @@ func TestClosedPipeIsQuiet(t *testing.T) {
 // whole.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
-	node := natstest.One(t, natstest.Lazy)
+	node := natstest.One(t, natstest.Inside) // it is asked who listens
 	url := node.URL()
 	if got := pawlRun(t, "-s", url, "provision"); got.code != 0 {
 		t.Fatalf("pawl provision = %+v", got)

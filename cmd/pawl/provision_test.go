@@ -15,7 +15,7 @@ import (
 // makes nothing smaller unless it is told to.
 func TestProvision(t *testing.T) {
 	t.Parallel()
-	url := natstest.One(t, natstest.Lazy, func(o *server.Options) { o.Username, o.Password = "fleet", "secret" }).URL()
+	url := natstest.One(t, func(o *server.Options) { o.Username, o.Password = "fleet", "secret" }).URL()
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)

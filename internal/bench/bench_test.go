@@ -35,7 +35,7 @@ type standIn struct {
 // workers.
 func fleet(t *testing.T, w standIn) Fleet {
 	t.Helper()
-	nc := natstest.One(t, natstest.Lazy).Conn()
+	nc := natstest.One(t).Conn()
 	if _, err := natsqueue.Provision(t.Context(), nc, natsqueue.Topology{}); err != nil {
 		t.Fatal(err)
 	}

@@ -62,7 +62,7 @@ func text(all []Finding) string {
 // provisioned is a server with the streams of a fleet.
 func provisioned(t *testing.T, change ...func(*server.Options)) (*natstest.Node, *nats.Conn, jetstream.JetStream) {
 	t.Helper()
-	n := natstest.One(t, append([]func(*server.Options){natstest.Lazy}, change...)...)
+	n := natstest.One(t, change...)
 	nc := n.Conn()
 	if _, err := natsqueue.Provision(t.Context(), nc, natsqueue.Topology{}); err != nil {
 		t.Fatal(err)
@@ -162,7 +162,7 @@ func TestPermissionsThatAreMissing(t *testing.T) {
 	t.Parallel()
 	n, _, _ := provisioned(t)
 	n.Stop()
-	m := natstest.One(t, natstest.Lazy, func(o *server.Options) {
+	m := natstest.One(t, func(o *server.Options) {
 		o.Users = []*server.User{{Username: "u", Password: "p", Permissions: &server.Permissions{
 			Publish: &server.SubjectPermission{Deny: []string{"$JS.API.STREAM.INFO.PAWL_SIGNAL"}},
 		}}, {Username: "v", Password: "p", Permissions: &server.Permissions{
@@ -182,7 +182,7 @@ func TestPermissionsThatAreMissing(t *testing.T) {
 // that does not answer is called that.
 func TestOneDenialDoesNotExplainLaterSilence(t *testing.T) {
 	t.Parallel()
-	n := natstest.One(t, natstest.Lazy, func(o *server.Options) {
+	n := natstest.One(t, func(o *server.Options) {
 		o.Users = []*server.User{{Username: "u", Password: "p", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"secret"}}}}}
 	})
 	proxy := natstest.NewProxy(t, n.Addr())

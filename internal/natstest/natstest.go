@@ -1,16 +1,20 @@
 // Package natstest starts private, real nats-servers for tests: one node, or a
-// cluster of three, in this process, with JetStream on disk in a directory of
-// the test, every write synced, on free ports of the loopback.
+// cluster of three, with JetStream on disk in a directory of the test, on free
+// ports of the loopback.
 //
 //	url := natstest.One(t).URL()
 //	c := natstest.Three(t)
 //	c.Nodes[0].Stop()          // and what happens then
 //	c.Nodes[0].Start()
 //
-// Everything is stopped when the test ends.
+// A node is a process of its own, of the version in go.mod: the race detector,
+// which would take most of its time, is for the code under test. A node whose
+// options a test changes runs inside the process of the test. Everything is
+// stopped when the test ends.
 package natstest
 
 import (
+	"encoding/json"
 	"fmt"
 	"net"
 	"strings"
@@ -31,47 +35,56 @@ const Patience = 30 * time.Second
 type Node struct {
 	t    testing.TB
 	opts *server.Options
-	srv  *server.Server
+	srv  *server.Server // set while it runs inside this process
+	proc *process       // set while it runs in one of its own
+	own  bool           // that it does
 }
 
-// One starts a single server. Changes to its options are applied last.
+// One starts a single server. If there are changes to its options, it runs
+// inside this process, and they are applied last.
 func One(t testing.TB, change ...func(*server.Options)) *Node {
 	t.Helper()
-	n := newNode(t, "one", change)
+	n := newNode(t, "one")
+	n.own = len(change) == 0
+	for _, c := range change {
+		c(n.opts)
+	}
+	t.Cleanup(n.end)
 	n.Start()
-	t.Cleanup(n.Stop)
 	return n
 }
 
-// Lazy is a change of options for One: sync every two minutes, as the server
-// does by default, instead of at every write.
-func Lazy(o *server.Options) {
-	o.SyncAlways = false
-	o.SyncInterval = 2 * time.Minute
-}
+// Inside is a change of options for One that changes none: the server runs
+// inside this process.
+func Inside(*server.Options) {}
 
-func newNode(t testing.TB, name string, change []func(*server.Options)) *Node {
-	o := &server.Options{
+// Synced is a change of options for One: every write is synced, instead of all
+// of them every two minutes, as the server does by default. It costs time, and
+// a test can tell the difference by nothing else: what a process wrote is
+// there when the process dies.
+func Synced(o *server.Options) { o.SyncAlways = true }
+
+func newNode(t testing.TB, name string) *Node {
+	return &Node{t: t, own: true, opts: &server.Options{
 		ServerName: name,
 		Host:       "127.0.0.1",
 		Port:       freePort(t),
 		JetStream:  true,
 		StoreDir:   t.TempDir(),
-		SyncAlways: true,
 		NoLog:      true,
 		NoSigs:     true,
-	}
-	for _, c := range change {
-		c(o)
-	}
-	return &Node{t: t, opts: o}
+	}}
 }
 
 // Start starts the node, if it is stopped, and waits until it takes
 // connections.
 func (n *Node) Start() {
 	n.t.Helper()
-	if n.srv != nil {
+	if n.srv != nil || n.proc != nil {
+		return
+	}
+	if n.own {
+		n.proc = startProcess(n.t, n.opts)
 		return
 	}
 	srv, err := server.NewServer(n.opts.Clone())
@@ -85,17 +98,29 @@ func (n *Node) Start() {
 	}
 }
 
-// Stop stops the node and waits until it has.
+// Stop stops the node in good order, and waits until it has.
 func (n *Node) Stop() {
-	if n.srv == nil {
-		return
+	if n.srv != nil {
+		n.srv.Shutdown()
+		n.srv.WaitForShutdown()
 	}
-	n.srv.Shutdown()
-	n.srv.WaitForShutdown()
-	n.srv = nil
+	if n.proc != nil {
+		n.proc.stop()
+	}
+	n.srv, n.proc = nil, nil
 }
 
-// Server is the running server, nil while the node is stopped.
+// end stops the node at once: nobody will ask what it had.
+func (n *Node) end() {
+	if n.proc != nil {
+		n.proc.kill()
+		n.proc = nil
+	}
+	n.Stop()
+}
+
+// Server is the running server; nil while the node is stopped, and if it is a
+// process of its own.
 func (n *Node) Server() *server.Server { return n.srv }
 
 // Name is the name of the server.
@@ -116,11 +141,12 @@ func (n *Node) Conn(opts ...nats.Option) *nats.Conn {
 // Cluster is three servers that share one JetStream.
 type Cluster struct {
 	t     testing.TB
+	nc    *nats.Conn // asks who leads
 	Nodes [3]*Node
 }
 
 // Three starts a cluster of three and waits until its JetStream has a leader.
-func Three(t testing.TB, change ...func(*server.Options)) *Cluster {
+func Three(t testing.TB) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t}
 	ports := [3]int{freePort(t), freePort(t), freePort(t)}
@@ -129,13 +155,14 @@ func Three(t testing.TB, change ...func(*server.Options)) *Cluster {
 		routes = append(routes, fmt.Sprintf("nats://127.0.0.1:%d", p))
 	}
 	for i := range c.Nodes {
-		n := newNode(t, fmt.Sprintf("node-%d", i), change)
+		n := newNode(t, fmt.Sprintf("node-%d", i))
 		n.opts.Cluster = server.ClusterOpts{Name: "three", Host: "127.0.0.1", Port: ports[i]}
-		n.opts.Routes = server.RoutesFromStr(strings.Join(routes, ","))
+		n.opts.RoutesStr = strings.Join(routes, ",")
 		c.Nodes[i] = n
-		t.Cleanup(n.Stop)
+		t.Cleanup(n.end)
 		n.Start()
 	}
+	c.nc = c.Conn()
 	c.awaitLeader()
 	return c
 }
@@ -144,9 +171,7 @@ func Three(t testing.TB, change ...func(*server.Options)) *Cluster {
 // then do all servers know of each other.
 func (c *Cluster) awaitLeader() {
 	c.t.Helper()
-	nc := c.Conn()
-	defer nc.Close()
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(2*time.Second))
+	js, err := jetstream.New(c.nc, jetstream.WithDefaultTimeout(2*time.Second))
 	if err != nil {
 		c.t.Fatalf("jetstream: %v", err)
 	}
@@ -177,8 +202,16 @@ func (c *Cluster) Conn(opts ...nats.Option) *nats.Conn {
 
 // Leader is the node that leads a stream; nil while none does.
 func (c *Cluster) Leader(stream string) *Node {
+	m, err := c.nc.Request("$JS.API.STREAM.INFO."+stream, nil, time.Second)
+	if err != nil {
+		return nil // without a leader nobody answers
+	}
+	var info struct{ Cluster struct{ Leader string } }
+	if err := json.Unmarshal(m.Data, &info); err != nil {
+		c.t.Fatalf("information about stream %s: %v: %s", stream, err, m.Data)
+	}
 	for _, n := range c.Nodes {
-		if n.srv != nil && n.srv.JetStreamIsStreamLeader(server.DEFAULT_GLOBAL_ACCOUNT, stream) {
+		if n.Name() == info.Cluster.Leader {
 			return n
 		}
 	}

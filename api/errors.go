@@ -36,7 +36,8 @@ const (
 	ClassTooLarge    = "too_large"   // 413: the request, or what it asks for
 	ClassBusy        = "busy"        // 503: too much is asked at once; ask again
 	ClassTimeout     = "timeout"     // 503: not done in time; ask again
-	ClassUnavailable = "unavailable" // 503: a store is away, or full
+	ClassUnavailable = "unavailable" // 503: a store is away
+	ClassFull        = "full"        // 503: a queue has no room: nothing was stored; ask again later
 	ClassInternal    = "internal"    // 500: a fault of ours
 )
 
@@ -53,7 +54,7 @@ func CodeOf(class string) int {
 		return 409
 	case ClassTooLarge:
 		return 413
-	case ClassBusy, ClassTimeout, ClassUnavailable:
+	case ClassBusy, ClassTimeout, ClassUnavailable, ClassFull:
 		return 503
 	case ClassInternal:
 		return 500
@@ -79,6 +80,8 @@ func ErrorOf(err error) *Error {
 		return errorf(ClassCursor, "%s", err)
 	case errors.Is(err, ErrTooLarge):
 		return errorf(ClassTooLarge, "%s", err)
+	case errors.Is(err, ErrFull):
+		return errorf(ClassFull, "%s", err)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return errorf(ClassTimeout, "not done in time: %s", err)
 	case errors.Is(err, statemachine.ErrFormat):

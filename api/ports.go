@@ -17,6 +17,9 @@ var (
 	ErrCursor = errors.New("cursor is none that a list gave out")
 	// ErrTooLarge is returned by a Sender for what no stream will ever take.
 	ErrTooLarge = errors.New("too large")
+	// ErrFull is returned by a Sender for what a stream has no room for: nothing
+	// was stored.
+	ErrFull = errors.New("full")
 )
 
 // Log is what is read of HISTORY.

@@ -88,7 +88,7 @@ func (s *Sender) tell(ctx context.Context, what, stream string, m *nats.Msg) (ui
 	case a.verdict == tooLarge:
 		return 0, fmt.Errorf("%s: %w: %d bytes: %w", what, api.ErrTooLarge, len(m.Data), a.why)
 	case a.verdict == noRoom:
-		return 0, fmt.Errorf("%s: %s is full: %w", what, name, err)
+		return 0, fmt.Errorf("%s: %s is %w, nothing was stored: %w", what, name, api.ErrFull, err)
 	default:
 		return 0, fmt.Errorf("%s: %s: %w", what, name, err)
 	}

@@ -125,7 +125,7 @@ func TestSendWhatIsNotTaken(t *testing.T) {
 	}{
 		{"larger than the stream takes", start(s, 901<<10), api.ErrTooLarge, "message size exceeds maximum allowed"},
 		{"larger than the server takes", start(s, 9<<20), api.ErrTooLarge, "maximum payload exceeded"},
-		{"full", full, worker.ErrUnavailable, "PAWL_SIGNAL is full"},
+		{"full", full, api.ErrFull, "PAWL_SIGNAL is full, nothing was stored"},
 		{"no permission", forbidden, worker.ErrUnavailable, "ermission"},
 		{"no stream", s.Command(t.Context(), api.Command{Run: "r", Kind: statemachine.EventPause, ID: "1"}), ErrMissing, "stream PAWL_EVENTS is missing: run `pawl provision`"},
 	} {

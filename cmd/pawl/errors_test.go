@@ -222,3 +222,33 @@ func TestWatchOutlastsTheServer(t *testing.T) {
 		t.Errorf("pawl run watch = %d\n%s\n%s", code, stdout.String(), stderr.String())
 	}
 }
+
+// A full queue of starts is one clear error, with a worker or without.
+func TestStartsAreFull(t *testing.T) {
+	t.Parallel()
+	node := natstest.One(t, natstest.Lazy)
+	ask := func(args ...string) outcome { t.Helper(); return pawlRun(t, append([]string{"-s", node.URL()}, args...)...) }
+	if got := ask("provision"); got.code != 0 {
+		t.Fatalf("pawl provision = %+v", got)
+	}
+	js, err := jetstream.New(node.Conn())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := js.Stream(t.Context(), "PAWL_START")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := s.CachedInfo().Config
+	c.MaxMsgs = 1
+	if _, err := js.UpdateStream(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask("run", "start", "report", "--id", "a"); got.code != 0 {
+		t.Errorf("the first start = %+v", got)
+	}
+	if got := ask("run", "start", "report", "--id", "b"); got.code != 1 || !strings.HasPrefix(got.stderr, "pawl: start run b: ") || !strings.Contains(got.stderr, "maximum messages exceeded") ||
+		!strings.Contains(got.stderr, "nothing was started; the queue of starts has no room: pawl doctor") || strings.Count(got.stderr, "\n") != 1 {
+		t.Errorf("a start that finds no room = %+v", got)
+	}
+}

@@ -127,6 +127,8 @@ func (s *start) run(ctx context.Context) error {
 	case err == nil:
 	case ctx.Err() != nil:
 		return err
+	case isAnswer && answer.Class == api.ClassFull:
+		return full(s.id, err)
 	case isAnswer && answer.Code != 503 && answer.Code != 403:
 		err = advise(named(err, "start run "+s.id, s.id))
 		if e, ok := errors.AsType[*cli.Error](err); ok && answer.Code == 422 {
@@ -233,5 +235,13 @@ func (s *start) publish(ctx context.Context, f *cli.Fleet, m *nats.Msg) (*jetstr
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil, &cli.Error{Err: fmt.Errorf("start run %s: no answer within %v, it may have been started", s.id, s.Timeout), Hint: "repeat with --id " + s.id + ": it starts once"}
 	}
+	if e, ok := errors.AsType[*jetstream.APIError](err); ok && strings.HasPrefix(e.Description, "maximum ") {
+		return nil, full(s.id, err)
+	}
 	return nil, fmt.Errorf("start run %s: %w", s.id, err)
+}
+
+// full is what it means that starts are not drained.
+func full(run string, err error) error {
+	return &cli.Error{Err: named(err, "start run "+run, run), Hint: "nothing was started; the queue of starts has no room: pawl doctor"}
 }

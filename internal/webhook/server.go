@@ -77,7 +77,10 @@ const (
 	maxHeader = 16 << 10
 
 	headerTimeout = 5 * time.Second
-	readTimeout   = 15 * time.Second // of a whole request: it holds a place meanwhile
+	readTimeout   = 15 * time.Second // of a header, and of a body that is not read
+	piece         = 32 << 10         // bytes of a body …
+	pieceTimeout  = 2 * time.Second  // … that have to come in this time
+	slowest       = (maxBody/piece + 1) * pieceTimeout
 	idleTimeout   = time.Minute
 	grace         = 2 * time.Second // beyond Timeout, for what is in hand at a stop
 )
@@ -115,7 +118,7 @@ func Listen(o Options) (*Server, error) {
 		Handler:           s,
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       readTimeout,
-		WriteTimeout:      readTimeout + o.Timeout + grace,
+		WriteTimeout:      max(readTimeout, headerTimeout+slowest) + o.Timeout + grace,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug), // what strangers send is no news
@@ -145,8 +148,29 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		fail(c, &api.Error{Code: http.StatusServiceUnavailable, Class: api.ClassBusy, Message: "too many requests at once: send it again"})
 		return
 	}
+	if pattern == "" { // the mux says so in plain text
+		n := &nowhere{header: http.Header{}}
+		s.mux.ServeHTTP(n, req)
+		e := &api.Error{Code: n.code, Class: api.ClassNotFound, Message: "nothing is at this path"}
+		if allow := n.header.Get("Allow"); allow != "" {
+			c.Header().Set("Allow", allow)
+			e.Class, e.Message = api.ClassBadRequest, "this path takes "+allow
+		}
+		fail(c, e)
+		return
+	}
 	s.mux.ServeHTTP(c, req)
 }
+
+// nowhere is told what the mux says of a request that no handler takes.
+type nowhere struct {
+	header http.Header
+	code   int
+}
+
+func (n *nowhere) Header() http.Header         { return n.header }
+func (n *nowhere) WriteHeader(code int)        { n.code = code }
+func (n *nowhere) Write(b []byte) (int, error) { return len(b), nil }
 
 // knows reports whether a request has one of the tokens. How long that takes
 // tells nothing about them.

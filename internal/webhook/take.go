@@ -1,12 +1,14 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -161,9 +163,11 @@ func body(w http.ResponseWriter, req *http.Request) ([]byte, error) {
 	if e := req.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return nil, &api.Error{Code: http.StatusUnsupportedMediaType, Class: api.ClassBadRequest, Message: fmt.Sprintf("Content-Encoding %q is not taken: send it as it is", bounded(e))}
 	}
-	b, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxBody))
+	b, err := read(w, req)
 	var large *http.MaxBytesError
 	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, &api.Error{Code: http.StatusRequestTimeout, Class: api.ClassBadRequest, Message: fmt.Sprintf("the body came too slowly: %d bytes in %v are the least", piece, pieceTimeout)}
 	case errors.As(err, &large):
 		return nil, refusal(api.ClassTooLarge, "the body has more than %d bytes", large.Limit)
 	case err != nil:
@@ -175,6 +179,24 @@ func body(w http.ResponseWriter, req *http.Request) ([]byte, error) {
 		return nil, refusal(api.ClassBadRequest, "the body is not JSON: %s", json.Unmarshal(b, &v))
 	}
 	return b, nil
+}
+
+// read reads a body that comes fast enough: one that does not holds a place
+// that others wait for.
+func read(w http.ResponseWriter, req *http.Request) ([]byte, error) {
+	var all bytes.Buffer
+	from, deadline := http.MaxBytesReader(w, req.Body, maxBody), http.NewResponseController(w)
+	for {
+		if err := deadline.SetReadDeadline(time.Now().Add(pieceTimeout)); err != nil {
+			return nil, err
+		}
+		switch _, err := io.CopyN(&all, from, piece); {
+		case errors.Is(err, io.EOF):
+			return all.Bytes(), deadline.SetReadDeadline(time.Time{})
+		case err != nil:
+			return nil, err
+		}
+	}
 }
 
 // idOf is the id that a request names: in our header, or as Idempotency-Key,
@@ -225,6 +247,9 @@ func bounded(text string) string {
 func (s *Server) refuse(w http.ResponseWriter, err error) {
 	e := api.ErrorOf(err)
 	switch e.Class {
+	case api.ClassFull:
+		s.o.Logger.Warn("could not take a request", logkey.Error, err)
+		e = &api.Error{Code: e.Code, Class: e.Class, Message: "there is no room: it was not stored; send it again later"}
 	case api.ClassUnavailable, api.ClassTimeout:
 		s.o.Logger.Warn("could not take a request", logkey.Error, err)
 		e = &api.Error{Code: e.Code, Class: e.Class, Message: "it is not known to be stored: send it again with the same id, it counts once"}

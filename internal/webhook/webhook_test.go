@@ -251,7 +251,7 @@ func TestFullStreamIs503(t *testing.T) {
 		want := 202
 		if i == 2 {
 			want = 503
-			if h.Get("Retry-After") != "5" || !strings.Contains(got, "send it again") || strings.Contains(got, "PAWL") {
+			if h.Get("Retry-After") != "5" || !strings.Contains(got, `"class":"full"`) || !strings.Contains(got, "it was not stored") || strings.Contains(got, "PAWL") {
 				t.Errorf("503 with Retry-After %q: %s", h.Get("Retry-After"), got)
 			}
 		}
@@ -335,6 +335,45 @@ func TestBusyAndStop(t *testing.T) {
 		t.Errorf("the request in hand got %d", code)
 	}
 	<-stopped
+}
+
+// Bodies that come too slowly do not keep places from others.
+func TestSlowBodiesAreLetGo(t *testing.T) {
+	t.Parallel()
+	f := &fakes{known: errors.New("not sure"), start: func(context.Context) error { return nil }}
+	s := serve(t, webhook.Options{Sender: f, Machines: f, InFlight: 1})
+	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "POST /start/order HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+token+"\r\nContent-Length: 800000\r\n\r\n{"); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Await(t, "the only place to be held", func() bool { code, _, _ := s.send("POST", "/start/order", "{}"); return code == 503 })
+	_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	if b, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(b), "HTTP/1.1 408 ") || !strings.Contains(string(b), "too slowly") {
+		t.Errorf("a slow body: %q, %v", b, err)
+	}
+	if code, _, got := s.send("POST", "/start/order", "{}"); code != 202 {
+		t.Errorf("after it: %d %s", code, got)
+	}
+}
+
+// What is at no path, and a method that a path does not take, are answered as
+// everything is.
+func TestNothingThereIsJSON(t *testing.T) {
+	t.Parallel()
+	s := serve(t, webhook.Options{Sender: &fakes{}, Machines: &fakes{}})
+	for _, tt := range []struct {
+		method, path, allow, class string
+		code                       int
+	}{{"GET", "/nowhere", "", api.ClassNotFound, 404}, {"GET", "/start/order", "POST", api.ClassBadRequest, 405}} {
+		code, h, got := s.send(tt.method, tt.path, "")
+		if code != tt.code || h.Get("Allow") != tt.allow || h.Get("Content-Type") != "application/json" || !strings.Contains(got, `"class":"`+tt.class+`"`) {
+			t.Errorf("%s %s: %d %v %s", tt.method, tt.path, code, h, got)
+		}
+	}
 }
 
 // Whoever never finishes a header, or sends too large a one, is let go.

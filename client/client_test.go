@@ -544,7 +544,7 @@ func TestPublish(t *testing.T) {
 	if _, err := c.Publish(t.Context(), "report", strings.Repeat("x", 2<<20), StartOptions{}); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("Publish of 2 MB = %v", err)
 	}
-	id, err := c.Publish(t.Context(), "report", []byte(`{"a":1}`), StartOptions{ID: "order 17", Version: 3})
+	id, err := c.Publish(t.Context(), "report", []byte(`{"a":1}`), StartOptions{ID: "order 17", Version: 3, Priority: High, Tenant: "Ä & Sons"})
 	if err != nil || id != "order 17" {
 		t.Fatalf("Publish = %q, %v", id, err)
 	}
@@ -552,8 +552,14 @@ func TestPublish(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.Header.Get("Pawl-Run-Id") != id || m.Header.Get("Pawl-Machine-Version") != "3" || string(m.Data) != `{"a":1}` || len(m.Header) != 2 {
+	if m.Header.Get("Pawl-Run-Id") != id || m.Header.Get("Pawl-Machine-Version") != "3" || string(m.Data) != `{"a":1}` || len(m.Header) != 4 ||
+		m.Header.Get("Pawl-Priority") != "high" || m.Header.Get("Pawl-Tenant") != "Ä & Sons" {
 		t.Errorf("stored %v %s", m.Header, m.Data)
+	}
+	for _, o := range []StartOptions{{Priority: "urgent"}, {Tenant: "a\n"}, {Tenant: strings.Repeat("x", 257)}} {
+		if _, err := c.Publish(t.Context(), "report", nil, o); !errors.Is(err, ErrInvalid) {
+			t.Errorf("Publish with %+v = %v", o, err)
+		}
 	}
 	if _, err := c.Publish(t.Context(), "report", nil, StartOptions{}); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "maximum messages exceeded") {
 		t.Errorf("Publish to a full stream = %v", err)

@@ -79,6 +79,7 @@ func TestCauses(t *testing.T) {
 		{"ended", ended(statemachine.StatusCancelled), Ended, false, "it has ended: cancelled", "pawl run result r-1"},
 		{"removed", in(ended(statemachine.StatusFailed), func(f *Facts) { f.Record.Tomb = &statemachine.Tombstone{} }), Ended, false, "its records were removed", ""},
 		{"no such run", in(facts(), none), NotFound, false, "no such run", ""},
+		{"a start in line", in(facts(), func(f *Facts) { f.Record, f.Starts = nil, &Queue{Waiting: 3, InLine: 2} }), StartWaits, true, "3 starts wait to be taken, 2 of them in line by priority and tenant", "pawl worker ls"},
 		{"a start among others", in(facts(), func(f *Facts) { f.Record, f.Starts = nil, &Queue{Waiting: 3, InHand: 2} }), StartWaits, true, "3 starts wait", "pawl worker ls"},
 		{"a start put off", in(facts(), func(f *Facts) {
 			f.Record, f.Starts = nil, &Queue{Waiting: 3, Postponed: &Message{Place: Postponed, Due: later}}

@@ -105,6 +105,8 @@ func TestUsage(t *testing.T) {
 		{"run start a --version -1", 2, "pawl: --version is -1 (versions count from 1)"},
 		{"run start a --id=", 2, "pawl: --id is empty: leave it off to have an id made (see pawl run start --help)"},
 		{"run start a --version 0", 2, "pawl: --version is a number from 1: leave it off for the highest (see pawl run start --help)"},
+		{"run start a --priority urgent", 2, `pawl: --priority: priority "urgent" is not high, normal or low (see pawl run start --help)`},
+		{"run start a --tenant=", 2, "pawl: --tenant: tenant is empty (see pawl run start --help)"},
 		{"run ls --machine A.b", 2, `pawl: --machine "A.b" is no name of a machine (pawl machine ls)`},
 		{"run explain", 2, "pawl: pawl run explain needs <id> (see pawl run explain --help)"},
 		{"run show", 2, "pawl: pawl run show needs <id> (see pawl run show --help)"},

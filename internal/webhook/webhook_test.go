@@ -142,6 +142,7 @@ func TestWhatIsStored(t *testing.T) {
 		{"/start/order", `{"a":1}`, []string{"Pawl-Run-Id", "o-1"}, "pawl.start.order", "o-1", "", `{"run":"o-1","outcome":"accepted"}`},
 		{"/start/order", `{"a":1}`, []string{"Idempotency-Key", "ö/1"}, "pawl.start.order", "ö/1", "", `{"run":"ö/1","outcome":"accepted"}`},
 		{"/start/order", `[]`, []string{"Idempotency-Key", `"quoted"`, "Pawl-Machine-Version", "2"}, "pawl.start.order", "quoted", "", `{"run":"quoted","outcome":"accepted"}`},
+		{"/start/order", `2`, []string{"Pawl-Run-Id", "o-2", "Pawl-Priority", "low", "Pawl-Tenant", "acme"}, "pawl.start.order", "o-2", "", `{"run":"o-2","outcome":"accepted"}`},
 		{"/start/order", `1`, []string{"Idempotency-Key", "same", "Pawl-Run-Id", "same"}, "pawl.start.order", "same", "", `{"run":"same","outcome":"accepted"}`},
 		{"/signal/o-1/paid", `{"by":"x"}`, []string{"Pawl-Signal-Id", "s-1"}, "pawl.signal.o-1.paid", "", "s-1", `{"run":"o-1","signal":"s-1","outcome":"accepted"}`},
 		{"/signal/" + url.PathEscape("a/b") + "/paid", `null`, []string{"Idempotency-Key", "s-2"}, "pawl.signal.~YS9i.paid", "", "s-2", `{"run":"a/b","signal":"s-2","outcome":"accepted"}`},
@@ -160,7 +161,7 @@ func TestWhatIsStored(t *testing.T) {
 			t.Errorf("%s stored %s %v %s", tt.path, m.Subject, m.Header, m.Data)
 		}
 	}
-	if m := s.counts; m["/start/{machine} 202"] != 4 || m["/signal/{run}/{name} 202"] != 2 {
+	if m := s.counts; m["/start/{machine} 202"] != 5 || m["/signal/{run}/{name} 202"] != 2 {
 		t.Errorf("counted %v", m)
 	}
 	// Without an id, one is made: each time another.
@@ -198,6 +199,8 @@ func TestWhatIsRefused(t *testing.T) {
 		{"POST", "/start/nosuch", "{}", nil, 404, `no worker of this fleet knows a machine \"nosuch\"`},
 		{"POST", "/start/order", "{}", []string{"Pawl-Machine-Version", "3"}, 404, `knows version 3`},
 		{"POST", "/start/order", "{}", []string{"Pawl-Machine-Version", "two"}, 400, "is no version"},
+		{"POST", "/start/order", "{}", []string{"Pawl-Priority", "urgent"}, 400, `Pawl-Priority: priority \"urgent\" is not high, normal or low`},
+		{"POST", "/start/order", "{}", []string{"Pawl-Tenant", strings.Repeat("x", 257)}, 400, "Pawl-Tenant: tenant is 257 bytes long"},
 		{"POST", "/start/No.Name", "{}", nil, 404, "is no name of a machine"},
 		{"POST", "/start/order", "{}", []string{"Pawl-Run-Id", strings.Repeat("x", 257)}, 400, "1 to 256 bytes"},
 		{"POST", "/start/order", "{}", []string{"Pawl-Run-Id", "\xff"}, 400, "UTF-8"},

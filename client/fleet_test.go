@@ -207,3 +207,50 @@ func untabbed(s string) string {
 	}
 	return strings.Join(lines, "\n")
 }
+
+// What a person says of an effect that was given up is its result; and what is
+// held up for the fleet is listed until it is released.
+func TestResolveAndHold(t *testing.T) {
+	c, err := client.Connect(natsURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ctx := t.Context()
+	input := json.RawMessage(`{"steps":[{"do":"http.post","input":{"url":"http://elsewhere.example/"}}]}`)
+	if _, err := c.Start(ctx, "kitchensink", input, client.StartOptions{ID: "resolved"}); err != nil {
+		t.Fatal(err)
+	}
+	var r *client.Run
+	for r == nil || r.Status != "parked" {
+		if r, err = c.Get(ctx, "resolved", 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.Resolve(ctx, "resolved", nil, client.CommandOptions{}); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("a resolve that names no effect: %v", err)
+	}
+	if _, err := c.Resolve(ctx, "resolved", map[string]int{"status": 200}, client.CommandOptions{Effect: r.Pending[0].ID, By: "ann", Reason: "done by hand"}); err != nil {
+		t.Errorf("resolve: %v", err)
+	}
+	if r, err := c.Wait(ctx, "resolved"); err != nil || r.Status != "succeeded" {
+		t.Errorf("after it: %+v, %v", r, err)
+	}
+
+	q := client.HoldRequest{Kind: client.HoldEffect, Effect: "email.send", By: "ann", Reason: "the bill"}
+	if h, err := c.Hold(ctx, q); err != nil || !h.Held || h.By != "unverified:ann" {
+		t.Errorf("hold: %+v, %v", h, err)
+	}
+	if all, complete, err := c.AllHeld(ctx); err != nil || !complete || len(all) != 1 || all[0].Effect != "email.send" {
+		t.Errorf("held: %+v, %v, %v", all, complete, err)
+	}
+	if h, err := c.Release(ctx, client.HoldRequest{Kind: client.HoldEffect, Effect: "email.send"}); err != nil || h.Held {
+		t.Errorf("release: %+v, %v", h, err)
+	}
+	if all, _, err := c.AllHeld(ctx); err != nil || len(all) != 0 {
+		t.Errorf("held after it: %+v, %v", all, err)
+	}
+	if _, err := c.Hold(ctx, client.HoldRequest{Kind: client.HoldEffect, Effect: "gatte"}); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("hold what is not: %v", err)
+	}
+}

@@ -37,7 +37,7 @@ type CommandOptions struct {
 	RequestID string // the same is applied once; default: one is made
 	By        string // who asks, recorded as "unverified:<By>"; with WithUser the user is, plain
 	Reason    string // why, at most 2 KB
-	Effect    string // Retry: id of the effect; default: all that were given up
+	Effect    string // Retry: id of the effect; default: all that were given up. Resolve: id of the effect
 	NoUndo    bool   // Cancel: at once, and what the run did stays done
 }
 
@@ -64,21 +64,44 @@ func (c *Client) Retry(ctx context.Context, run string, o CommandOptions) (Told,
 	return c.command(ctx, api.RunsRetry, "retry", run, o)
 }
 
+// Resolve says what an effect came to that the run gave up: one in doubt, say,
+// or one that somebody has done by hand. CommandOptions.Effect has its id. The
+// run goes on as if the effect's handler had returned the result, which is
+// encoded as an input is; nil is null.
+func (c *Client) Resolve(ctx context.Context, run string, result any, o CommandOptions) (Told, error) {
+	op := "resolve run " + run
+	if o.Effect == "" {
+		return Told{}, invalid(op, errors.New("Effect is needed: the id of the effect"))
+	}
+	b := []byte("null")
+	if result != nil {
+		var err error
+		if b, err = encode(result); err != nil {
+			return Told{}, invalid(op, fmt.Errorf("result: %w", err))
+		}
+	}
+	return c.send(ctx, api.RunsResolve, op, run, o, b)
+}
+
 func (c *Client) command(ctx context.Context, v api.Verb, what, run string, o CommandOptions) (Told, error) {
 	op := what + " run " + run
-	if err := queue.CheckRun(run); err != nil {
-		return Told{}, invalid(op, err)
-	}
 	if o.Effect != "" && v != api.RunsRetry {
-		return Told{}, invalid(op, errors.New("an effect is for Retry"))
+		return Told{}, invalid(op, errors.New("an effect is for Retry and Resolve"))
 	}
 	if o.NoUndo && v != api.RunsCancel {
 		return Told{}, invalid(op, errors.New("NoUndo is for Cancel"))
+	}
+	return c.send(ctx, v, op, run, o, nil)
+}
+
+func (c *Client) send(ctx context.Context, v api.Verb, op, run string, o CommandOptions, result []byte) (Told, error) {
+	if err := queue.CheckRun(run); err != nil {
+		return Told{}, invalid(op, err)
 	}
 	if o.RequestID == "" {
 		o.RequestID = queue.NewID()
 	}
 	var t Told
-	r := api.CommandRequest{ID: run, RequestID: o.RequestID, By: o.By, Reason: o.Reason, Effect: o.Effect, NoUndo: o.NoUndo, Timeout: c.patience()}
+	r := api.CommandRequest{ID: run, RequestID: o.RequestID, By: o.By, Reason: o.Reason, Effect: o.Effect, Result: result, NoUndo: o.NoUndo, Timeout: c.patience()}
 	return t, c.call(ctx, op, v, r, &t)
 }

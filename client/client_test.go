@@ -107,11 +107,15 @@ func TestCallsAreRepeatedWithTheSameID(t *testing.T) {
 	}
 }
 
+// brief is how long a call may take that is to fail for want of time: long
+// enough on a busy machine to hear what the server says of it.
+const brief = 2 * time.Second
+
 // While no worker is there a call waits for one; it says so when its time is
 // over.
 func TestNoWorkerAnswers(t *testing.T) {
 	n := natstest.One(t)
-	c := connect(t, n, WithTimeout(300*time.Millisecond))
+	c := connect(t, n, WithTimeout(brief))
 	_, err := c.Get(t.Context(), "r", 0)
 	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "no worker answers on pawl.api.view.runs.get") {
 		t.Errorf("Get = %v, want ErrUnavailable: no worker answers", err)
@@ -345,7 +349,7 @@ func TestOneBreakEndsOneTry(t *testing.T) {
 // that was just published may not have been taken yet.
 func TestWaitForARunThatIsNotThere(t *testing.T) {
 	n := natstest.One(t)
-	c := connect(t, n, WithTimeout(500*time.Millisecond))
+	c := connect(t, n, WithTimeout(brief))
 	var questions atomic.Int32
 	var late atomic.Bool
 	newStub(t, n).on(api.RunsWait, func([]byte) any {
@@ -359,6 +363,7 @@ func TestWaitForARunThatIsNotThere(t *testing.T) {
 	}
 	questions.Store(0)
 	late.Store(true)
+	c = connect(t, n, WithTimeout(natstest.Patience))
 	if _, err := c.Wait(t.Context(), "r"); err != nil {
 		t.Errorf("Wait = %v for a run that came late", err)
 	}
@@ -526,8 +531,8 @@ func TestRequestsThatAreNotSent(t *testing.T) {
 
 func TestPublish(t *testing.T) {
 	n := natstest.One(t)
-	c := connect(t, n, WithTimeout(500*time.Millisecond))
-	if _, err := c.Publish(t.Context(), "report", nil, StartOptions{ID: "r"}); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "no stream takes pawl.start.report") {
+	hasty, c := connect(t, n, WithTimeout(brief)), connect(t, n, WithTimeout(natstest.Patience))
+	if _, err := hasty.Publish(t.Context(), "report", nil, StartOptions{ID: "r"}); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "no stream takes pawl.start.report") {
 		t.Errorf("Publish without a stream = %v", err)
 	}
 	js, err := jetstream.New(n.Conn())
@@ -561,9 +566,10 @@ func TestPublish(t *testing.T) {
 			t.Errorf("Publish with %+v = %v", o, err)
 		}
 	}
-	if _, err := c.Publish(t.Context(), "report", nil, StartOptions{}); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "maximum messages exceeded") {
-		t.Errorf("Publish to a full stream = %v", err)
-	}
+	natstest.Await(t, "a full stream's refusal", func() bool { // an answer may come too late to be the error
+		_, err := hasty.Publish(t.Context(), "report", nil, StartOptions{})
+		return errors.Is(err, ErrUnavailable) && strings.Contains(err.Error(), "maximum messages exceeded")
+	})
 }
 
 // Completions come from the moment of the subscription on, each once, over a

@@ -14,6 +14,7 @@ import (
 // gone, the same start is still a duplicate and another one a conflict. A run
 // that has not ended is left alone, however old.
 func TestArchivedRunIsATombstone(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	startProcess(t, f.env)
 	big := `{"steps":[{"do":"noop","input":{"pad":"` + strings.Repeat("x", 20_000) + `"},"repeat":2}]}`

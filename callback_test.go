@@ -157,6 +157,7 @@ func (c *callbacks) succeeds(run, result string) {
 // with the result, by whichever road that comes; a second one is a duplicate, a
 // late one is refused, and so is a token that nobody was given.
 func TestResultComesLater(t *testing.T) {
+	t.Parallel()
 	c, _ := calling(t, statemachine.Policy{})
 	a := c.accepted("nats")
 	r := c.last("nats")
@@ -224,6 +225,7 @@ func TestResultComesLater(t *testing.T) {
 // A result is a failure if its code says so, and the attempt is spent: the next
 // one has another token, and what comes with the first is late.
 func TestFailureComesLater(t *testing.T) {
+	t.Parallel()
 	c, _ := calling(t, statemachine.Policy{})
 	a := c.accepted("twice")
 	c.tell(a.Token(), "", nats.Header{"Nats-Service-Error-Code": {"500"}, "Nats-Service-Error": {"out of paper"}})
@@ -267,6 +269,7 @@ func TestFailureComesLater(t *testing.T) {
 // A deadline that passes is a failed attempt of class timeout, and what comes
 // then is late. Heartbeats prolong it.
 func TestDeadlineOfWhatWasAccepted(t *testing.T) {
+	t.Parallel()
 	const silence = time.Second
 	c, _ := calling(t, statemachine.Policy{Heartbeat: silence})
 	a := c.accepted("beats")
@@ -321,6 +324,7 @@ func (c *callbacks) deadlineOf(run string, rev uint64) time.Time {
 // A result that comes while no worker is alive waits for one, whatever Redis
 // forgets meanwhile.
 func TestResultWhileNobodyIsThere(t *testing.T) {
+	t.Parallel()
 	c, stop := calling(t, statemachine.Policy{})
 	a := c.accepted("alone")
 	b := c.accepted("wiped")

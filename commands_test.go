@@ -88,6 +88,7 @@ func (f *fleet) idle() {
 // end as cancelled, the others as if nothing had been, and each end is told
 // once.
 func TestCancelUnderLoadDropsNothingElse(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	s := newSink(t, func(int) time.Duration { return 5 * time.Millisecond })
 	startProcess(t, env(f.env, slowly))
@@ -139,6 +140,7 @@ func TestCancelUnderLoadDropsNothingElse(t *testing.T) {
 // A run is paused while its handler works: the result is recorded, nothing new
 // starts, and once it is resumed it goes on, each step under one key.
 func TestPauseWhileAHandlerRuns(t *testing.T) {
+	t.Parallel()
 	for _, place := range []string{"", `,"place":"queued"`} {
 		t.Run("place"+strings.Trim(place, `,"`), func(t *testing.T) {
 			f := realServers(t)
@@ -184,6 +186,7 @@ func TestPauseWhileAHandlerRuns(t *testing.T) {
 // A run is paused and resumed while its handler works: the second performer
 // waits for the claim of the first, so nothing is called twice.
 func TestPauseAndResumeWhileAHandlerRuns(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	release := make(chan struct{})
 	p := newProvider(t, func(n int, w http.ResponseWriter) {
@@ -221,6 +224,7 @@ func TestPauseAndResumeWhileAHandlerRuns(t *testing.T) {
 // A wait for the next try that ends while the run is paused is kept for its
 // resume.
 func TestWaitEndsWhilePaused(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	p := newProvider(t, func(n int, w http.ResponseWriter) {
 		if n == 1 {
@@ -247,6 +251,7 @@ func TestWaitEndsWhilePaused(t *testing.T) {
 // A business key that a cancelled run had claimed is free for others, once a
 // handler that may still be at it is over.
 func TestCancelledRunsKeyIsTakenOver(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	p := newProvider(t, func(n int, w http.ResponseWriter) {
 		if n == 1 {
@@ -275,6 +280,7 @@ func TestCancelledRunsKeyIsTakenOver(t *testing.T) {
 // A parked run is redriven: its effect is tried anew under its key, and the
 // run finishes. Cancelled while paused, another ends where it is.
 func TestRedriveFinishesAParkedRun(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	p := newProvider(t, func(n int, w http.ResponseWriter) {
 		if n <= 2 {
@@ -309,6 +315,7 @@ func TestRedriveFinishesAParkedRun(t *testing.T) {
 // A command that is sent a hundred times is applied once; what no run can take
 // is dead-lettered with a line that says why.
 func TestCommandIsAppliedOnce(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	release := make(chan struct{})
 	p := newProvider(t, func(int, http.ResponseWriter) { <-release })
@@ -367,6 +374,7 @@ func TestCommandIsAppliedOnce(t *testing.T) {
 // worker, under the definition that it had. Other commands wait for one that
 // has the machine.
 func TestCancelNeedsNoMachine(t *testing.T) {
+	t.Parallel()
 	f := served(t)
 	must[api.Started](f, api.RunsStart, api.StartRequest{Machine: "gated", ID: "left"})
 	f.stop()
@@ -394,6 +402,7 @@ func TestCancelNeedsNoMachine(t *testing.T) {
 // end was not told. It is all the same, found by the sweep, with Redis as it
 // was and with Redis lost.
 func TestEndOfAPausedRunIsToldByTheSweep(t *testing.T) {
+	t.Parallel()
 	for _, lost := range []bool{false, true} {
 		t.Run(fmt.Sprintf("redis lost %v", lost), func(t *testing.T) {
 			f := realServers(t)
@@ -441,6 +450,7 @@ func TestEndOfAPausedRunIsToldByTheSweep(t *testing.T) {
 
 // Workers are killed in the middle: in the end each run's end is told once.
 func TestKillWorkerEveryEndIsToldOnce(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	k := newKillCheck(t)
 	for i := range killRuns {

@@ -41,6 +41,7 @@ func (f *fleet) holds(stream string) uint64 {
 // everything else goes on; a worker that dies meanwhile changes nothing. Once
 // there is room, each letter is stored, once.
 func TestFullDLQHoldsWhatIsGivenUp(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	var mended atomic.Bool
 	p := newProvider(t, func(_ int, w http.ResponseWriter) {
@@ -142,6 +143,7 @@ func TestFullDLQHoldsWhatIsGivenUp(t *testing.T) {
 // What a person says that an effect with a business key came to is what the key
 // stands for: the next run that asks for it is given that.
 func TestResolvedKeyIsGivenToOtherRuns(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	p := newProvider(t, func(_ int, w http.ResponseWriter) { http.Error(w, "no such thing", http.StatusNotFound) })
 	startProcess(t, f.env)

@@ -171,6 +171,7 @@ func crashBetween(t *testing.T, policy, place, key string, flush bool) {
 // An effect at which worker after worker dies is given up; what only happened
 // to be under way beside it is not, and is done. Redis forgets at each death.
 func TestEffectThatKillsWorkersIsGivenUp(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	const beside = 20
 	deadly := make(chan struct{}) // unbuffered: the one who kills takes each
@@ -236,6 +237,7 @@ func TestEffectThatKillsWorkersIsGivenUp(t *testing.T) {
 
 // The ledger keeps nothing of effects whose results are recorded.
 func TestLedgerIsClearedOfWhatIsAnswered(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	p := newProvider(t, func(_ int, w http.ResponseWriter) { fmt.Fprint(w, `{}`) })
 	startProcess(t, f.env, configured(t, "effects: {policies: {http.post: {in_doubt: halt}}}\n")...)

@@ -50,6 +50,7 @@ func postStep(url, extra string) string {
 // waits that are in the records, then its run is parked and there is one
 // letter; nothing stays in any queue.
 func TestFiveAttemptsThenALetter(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	p := newProvider(t, func(_ int, w http.ResponseWriter) { http.Error(w, "no", http.StatusInternalServerError) })
 	startProcess(t, f.env)
@@ -112,6 +113,7 @@ func unique(all []string) map[string]bool {
 // A provider that throttles spends no attempts, and is asked again when it
 // says.
 func TestThrottlingSpendsNoAttempts(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	p := newProvider(t, func(n int, w http.ResponseWriter) {
 		if n <= 7 {
@@ -139,6 +141,7 @@ func TestThrottlingSpendsNoAttempts(t *testing.T) {
 
 // An answer that no attempt can mend parks the run at once.
 func TestTerminalErrorIsNotTriedAgain(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	p := newProvider(t, func(_ int, w http.ResponseWriter) { http.Error(w, "no such thing", http.StatusNotFound) })
 	startProcess(t, f.env)
@@ -155,6 +158,7 @@ func TestTerminalErrorIsNotTriedAgain(t *testing.T) {
 // A business key crosses runs: it is performed once, whoever comes second gets
 // the recorded result; something else under the same key is refused loudly.
 func TestBusinessKeyIsPerformedOnceAcrossRuns(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	p := newProvider(t, func(n int, w http.ResponseWriter) { fmt.Fprintf(w, `{"answer":%d}`, n) })
 	startProcess(t, f.env)
@@ -192,6 +196,7 @@ func TestBusinessKeyIsPerformedOnceAcrossRuns(t *testing.T) {
 // A long run keeps its results in order in a log that is sealed in chunks, one
 // record for each step.
 func TestLongRunKeepsItsResults(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	startProcess(t, f.env)
 	f.start("kitchensink", "long", `{"steps":[{"do":"noop","input":{"a":1},"repeat":700},{"do":"noop","input":{"b":2},"place":"queued","repeat":5}]}`)

@@ -17,6 +17,7 @@ const nodeExample = "examples/node"
 // The producer in Node.js does what its page says, against a fleet. What it
 // needs is installed by .ci/run; elsewhere, by "npm ci" in its folder.
 func TestNodeExample(t *testing.T) {
+	t.Parallel()
 	node, err := exec.LookPath("node")
 	if err == nil {
 		_, err = os.Stat(nodeExample + "/node_modules")
@@ -59,6 +60,7 @@ func TestNodeExample(t *testing.T) {
 // Whoever waits for a run does not notice that the worker that was asked is
 // killed, with the question and the run in its hands.
 func TestWaitSurvivesAKilledWorker(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	first := startProcess(t, f.env)
 	s := newSink(t, func(n int) time.Duration {

@@ -167,6 +167,7 @@ func (s *stuck) becomes(run string, look func(string) *api.Explanation, want exp
 
 // A worker says of each run why it is stuck, and what would help.
 func TestExplain(t *testing.T) {
+	t.Parallel()
 	s := &stuck{fleet: realServers(t), open: make(chan struct{})}
 	stop := s.work(s.catalog())
 	for _, m := range []string{"hangs", "queues", "fails", "breaks", "putoff", "keyed"} {
@@ -239,6 +240,7 @@ func TestExplain(t *testing.T) {
 // Without a worker, and without Redis, the answer is right all the same, and
 // says what was not seen.
 func TestExplainAlone(t *testing.T) {
+	t.Parallel()
 	s := &stuck{fleet: realServers(t), open: make(chan struct{})}
 	stop := s.work(s.catalog())
 	for _, m := range []string{"queues", "fails", "breaks"} {
@@ -302,6 +304,7 @@ func TestExplainAlone(t *testing.T) {
 
 // A claim that is read tells who performs an effect, and changes nothing.
 func TestHoldersAreReadOnly(t *testing.T) {
+	t.Parallel()
 	s := &stuck{fleet: realServers(t), open: make(chan struct{})}
 	s.work(s.catalog())
 	s.start("hangs", "hangs", "{}")

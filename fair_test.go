@@ -122,6 +122,7 @@ func (f *fleet) began(n int) []string {
 // Runs of one tenant that wait do not hold up those of another that come later
 // and are few, of the same priority or with none that is named.
 func TestOneTenantDoesNotStarveAnother(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	p, open := shut(t)
 	f.configured(2, "worker: {in_flight: 10}")
@@ -152,6 +153,7 @@ func TestOneTenantDoesNotStarveAnother(t *testing.T) {
 // Of what waits, high comes before normal and normal before low, whichever came
 // first; low gets its share from the beginning.
 func TestPriorities(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	p, open := shut(t)
 	f.configured(1, "worker: {in_flight: 20}")
@@ -185,6 +187,7 @@ func TestPriorities(t *testing.T) {
 // A worker that is killed while it puts starts in line loses none, and none is
 // two runs.
 func TestKillWhileStartsAreLinedUp(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	p, open := shut(t)
 	config := filepath.Join(t.TempDir(), "config.yaml")

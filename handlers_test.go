@@ -30,6 +30,7 @@ func callOnce(name string, effect statemachine.Effect[int, int]) *statemachine.M
 // Many handlers that ignore their deadline are reported and given up, and their
 // places are taken by others: those that come after them are performed.
 func TestHungHandlersDoNotStopTheWorker(t *testing.T) {
+	t.Parallel()
 	const hangs, works statemachine.Effect[int, int] = "hangs", "works"
 	const stuck, well = 60, 40
 	never := make(chan struct{})
@@ -72,6 +73,7 @@ func TestHungHandlersDoNotStopTheWorker(t *testing.T) {
 // A handler's panic is a failed attempt, with its stack in the record and the
 // letter, and takes nothing else down.
 func TestPanicIsAFailedAttempt(t *testing.T) {
+	t.Parallel()
 	const panics statemachine.Effect[int, int] = "panics"
 	c := new(statemachine.Catalog)
 	statemachine.Handle(c, panics, func(_ context.Context, _ string, in int) (int, error) { panic(fmt.Sprint("no such customer: ", in)) },
@@ -93,6 +95,7 @@ func TestPanicIsAFailedAttempt(t *testing.T) {
 // What a service answers that cannot be taken, or not in time, is said in one
 // clear line; what is not JSON is taken as text.
 func TestAnswersThatAreOutOfTheOrdinary(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {

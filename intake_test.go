@@ -27,6 +27,7 @@ func (f *fleet) signal(run, name, id string, header map[string]string) {
 // What the fleet writes into its own copies of messages is not believed from
 // outside: no header of a producer ends a worker.
 func TestPostponeCountOfAProducerIsNotBelieved(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	p := startProcess(t, f.env)
 	for i, n := range []string{"-5", "9", "99999999999999999999", "x"} {
@@ -48,6 +49,7 @@ func TestPostponeCountOfAProducerIsNotBelieved(t *testing.T) {
 // Another graph under a name and version that the fleet runs is refused: the
 // process says so and ends.
 func TestAnotherDefinitionUnderTheSameVersionIsRefused(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	if _, err := f.queue.Machines.Register(t.Context(), "report", 1, "another-hash"); err != nil {
 		t.Fatal(err)
@@ -63,6 +65,7 @@ func TestAnotherDefinitionUnderTheSameVersionIsRefused(t *testing.T) {
 // machine, or a bad one, under the id of a live run harms nothing else that is
 // told to it.
 func TestBadStartsUnderALiveRunHarmNothing(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	startProcess(t, f.env)
 	f.start("kitchensink", "live", `{"steps":[{"do":"http.post","input":{"url":"http://example.com/"}}]}`) // parked: not allowed
@@ -91,6 +94,7 @@ func TestBadStartsUnderALiveRunHarmNothing(t *testing.T) {
 // Bad and good starts of several machines under one new id: the good one runs,
 // each other has its letter, and nothing panics.
 func TestStartsOfSeveralMachinesUnderOneNewID(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	for i := range 20 {
 		id := fmt.Sprintf("mix-%d", i)
@@ -116,6 +120,7 @@ func TestStartsOfSeveralMachinesUnderOneNewID(t *testing.T) {
 
 // A signal for a run that has ended is too late: it is a letter, not silence.
 func TestSignalForAnEndedRunIsALetter(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	startProcess(t, f.env)
 	f.start("kitchensink", "over", oneNoop)
@@ -130,6 +135,7 @@ func TestSignalForAnEndedRunIsALetter(t *testing.T) {
 // A run id in a header of another spelling is the run's id: two starts of it
 // are one run.
 func TestRunIDHeaderInAnySpelling(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	startProcess(t, f.env)
 	for _, name := range []string{"Pawl-Run-Id", "pawl-run-id", "PAWL-RUN-ID", "Pawl-Run-ID"} {

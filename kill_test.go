@@ -194,6 +194,7 @@ func env(maps ...map[string]string) map[string]string {
 // finishes, every step has one key, and no call is repeated that was not in
 // flight at a kill.
 func TestKillWorkerNothingLostNothingDoubled(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	k := newKillCheck(t)
 	for i := range killRuns {
@@ -212,6 +213,7 @@ func TestKillWorkerNothingLostNothingDoubled(t *testing.T) {
 // Redis loses everything while the worker works, and the worker is killed on
 // top of it.
 func TestKillWorkerAndFlushRedis(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	k := newKillCheck(t)
 	r := redis.NewClient(&redis.Options{Addr: f.redis})
@@ -241,6 +243,7 @@ func TestKillWorkerAndFlushRedis(t *testing.T) {
 // The embedded process is killed: JetStream goes down with it, and its Redis
 // is gone for good.
 func TestKillEmbeddedProcess(t *testing.T) {
+	t.Parallel()
 	k := newKillCheck(t)
 	dir := t.TempDir()
 	at := map[string]string{"PAWL_DATA_DIR": dir, "PAWL_NATS_LISTEN": freeAddr(t), "PAWL_REDIS_LISTEN": freeAddr(t)}

@@ -29,6 +29,7 @@ func get(url string) (status int, body string) {
 // A worker that cannot reach NATS or Redis says which, keeps trying, is alive
 // and not ready meanwhile, and gets ready by itself.
 func TestWorkerWaitsForItsServersAndSaysWhich(t *testing.T) {
+	t.Parallel()
 	natsAddr, redisAddr, httpAddr := freeAddr(t), freeAddr(t), freeAddr(t)
 	startProcess(t, map[string]string{"PAWL_NATS_URL": "nats://" + natsAddr, "PAWL_REDIS_ADDR": redisAddr, "PAWL_HTTP_ADDR": httpAddr})
 
@@ -79,6 +80,7 @@ func TestWorkerWaitsForItsServersAndSaysWhich(t *testing.T) {
 // Redis goes away under load and comes back empty: nothing is dead-lettered,
 // no attempt is spent, the worker is not ready meanwhile, and all runs end.
 func TestRedisAwayUnderLoad(t *testing.T) {
+	t.Parallel()
 	url := natstest.One(t).URL()
 	f := join(t, url, true)
 	m := miniredis.NewMiniRedis()

@@ -158,6 +158,7 @@ func (p *process) rebuilt() int {
 // TestListsAfterTheLossOfRedis empties Redis under two workers: lists say that
 // they are incomplete, the workers divide the runs, and lists are then right.
 func TestListsAfterTheLossOfRedis(t *testing.T) {
+	t.Parallel()
 	const runs = 5000
 	f, client, store := crowdedFleet(t, runs)
 	workers := []*process{startProcess(t, f.env), startProcess(t, f.env)}

@@ -38,6 +38,7 @@ const render = `{"steps":[{"do":"pdf.render","input":{"title":"Site 4412"}}]}`
 // That nobody listens spends no attempt, however often; whoever comes to listen
 // finishes the run. One that never answers spends them all.
 func TestEffectOverNATS(t *testing.T) {
+	t.Parallel()
 	f := remoteFleet(t)
 	f.start("kitchensink", "doc-1", render)
 	r := f.reaches("doc-1", func(r *statemachine.Stored) bool { return len(r.Pending) == 1 && r.Pending[0].Try > 6 })
@@ -75,6 +76,7 @@ func TestEffectOverNATS(t *testing.T) {
 
 // The service in Node.js performs effects, as its page says.
 func TestNodeResponder(t *testing.T) {
+	t.Parallel()
 	node, err := exec.LookPath("node")
 	if err == nil {
 		_, err = os.Stat(nodeExample + "/node_modules")

@@ -17,6 +17,7 @@ import (
 // A worker needs no more rights than it is said to need, and pawl doctor with
 // those finds none missing; with one less it fails.
 func TestWorkerHasTheRightsItNeeds(t *testing.T) {
+	t.Parallel()
 	rights := natsqueue.WorkerRights("pawl")
 	told := append(rights.Publish[:len(rights.Publish):len(rights.Publish)], "$SYS.REQ.USER.INFO")
 	user := func(name string, publish []string) *server.User {

@@ -21,6 +21,7 @@ const bothPlaces = `{"steps":[{"do":"noop","repeat":3},{"do":"noop","repeat":3,"
 // A fleet whose servers speak TLS only, want a certificate of each client, and
 // a user with a password, which is in a file.
 func TestFleetOverTLS(t *testing.T) {
+	t.Parallel()
 	if !slices.Contains(redistest.Kinds(t), redistest.Real) {
 		return // Kinds has said so, and fails in CI
 	}
@@ -69,6 +70,7 @@ func TestFleetOverTLS(t *testing.T) {
 // Redis is a cluster, of which the workers are told one node; one of them is
 // killed under way.
 func TestFleetOnARedisCluster(t *testing.T) {
+	t.Parallel()
 	if !slices.Contains(redistest.Kinds(t), redistest.Cluster) {
 		return // Kinds has said so, and fails in CI
 	}

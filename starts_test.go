@@ -48,6 +48,7 @@ func (f *fleet) drained(stream string) {
 
 // The same start a hundred times, quickly and slowly, is one run.
 func TestSameStartManyTimesIsOneRun(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	startProcess(t, f.env)
 	for range 50 {
@@ -75,6 +76,7 @@ func TestSameStartManyTimesIsOneRun(t *testing.T) {
 // The same id for another machine, or with another input, is a letter: nothing
 // is silent, and the run is not touched.
 func TestSameIDForAnotherStartIsALetter(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	startProcess(t, f.env)
 	f.start("kitchensink", "taken", oneNoop)
@@ -96,6 +98,7 @@ func TestSameIDForAnotherStartIsALetter(t *testing.T) {
 // Two starts of two machines under one id, at the same moment: one run, and a
 // letter for the other.
 func TestRacingStartsUnderOneID(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	for i := range 20 {
 		report, _ := sample("report")
@@ -116,6 +119,7 @@ func TestRacingStartsUnderOneID(t *testing.T) {
 // Starts without an id each make a run of their own; a message id serves as
 // one where no other is given.
 func TestStartIDs(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	startProcess(t, f.env)
 	f.start("kitchensink", "", oneNoop)
@@ -133,6 +137,7 @@ func TestStartIDs(t *testing.T) {
 // What no run can take is refused with one clear line and dead-lettered: not
 // dropped, not tried for ever. Nothing else is touched and the worker goes on.
 func TestBadStarts(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name, machine string
 		header        map[string]string
@@ -181,6 +186,7 @@ func TestBadStarts(t *testing.T) {
 
 // A body that is too large for START is refused to the producer.
 func TestStartOfFiveMegabytesIsRefusedAtThePublish(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	_, err := f.js.Publish(t.Context(), "pawl.start.report", make([]byte, 5<<20))
 	if err == nil || !strings.Contains(err.Error(), "maximum payload") {
@@ -195,6 +201,7 @@ func TestStartOfFiveMegabytesIsRefusedAtThePublish(t *testing.T) {
 // Run ids are any UTF-8: what would be a wildcard, a separator or a brace
 // somewhere below is a run of its own, and no other run is read or touched.
 func TestOddRunIDs(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	startProcess(t, f.env)
 	f.start("kitchensink", "plain", oneNoop)
@@ -222,6 +229,7 @@ func TestOddRunIDs(t *testing.T) {
 // A run id with NUL cannot be made of a header by every client; where it
 // arrives, it is a run like any other, or a letter: never silence.
 func TestRunIDWithNUL(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	startProcess(t, f.env)
 	f.start("kitchensink", "a\x00b", oneNoop)

@@ -37,6 +37,7 @@ func TestStopUnderLoadRepeatsNothing(t *testing.T) {
 // A second process on the same data directory says who holds it and how to
 // join that fleet, and leaves it alone.
 func TestSecondProcessSaysWhoHoldsTheDirectory(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s, err := embedded.Start(t.Context(), embedded.Options{Dir: dir, NATSListen: "127.0.0.1:0", RedisListen: "127.0.0.1:0"})
 	if err != nil {
@@ -57,6 +58,7 @@ func TestSecondProcessSaysWhoHoldsTheDirectory(t *testing.T) {
 
 // One of the two addresses alone would split the fleet: it is refused.
 func TestOneOfTwoAddressesIsRefused(t *testing.T) {
+	t.Parallel()
 	p := startProcess(t, map[string]string{"PAWL_NATS_URL": "nats://127.0.0.1:1"})
 	<-p.done
 	if code := p.cmd.ProcessState.ExitCode(); code != 2 || !strings.Contains(p.log.String(), "PAWL_REDIS_ADDR") {
@@ -66,6 +68,7 @@ func TestOneOfTwoAddressesIsRefused(t *testing.T) {
 
 // A configuration with three mistakes reports three.
 func TestThreeMistakesAreThreeLines(t *testing.T) {
+	t.Parallel()
 	p := startProcess(t, map[string]string{"PAWL_WORKER_LANES": "0", "PAWL_RETRY_ATTEMPTS": "none", "PAWL_NATS_LISTEN": "0.0.0.0:4222"})
 	<-p.done
 	said := p.log.String()
@@ -83,6 +86,7 @@ func TestThreeMistakesAreThreeLines(t *testing.T) {
 // so, is not ready, and ends; it answers no new start from what it knew of the
 // old stream. The next one works on the new stream.
 func TestHistoryMadeAnewEndsTheProcess(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	httpAddr := freeAddr(t)
 	p := startProcess(t, env(f.env, map[string]string{"PAWL_HTTP_ADDR": httpAddr}))

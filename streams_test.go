@@ -10,6 +10,7 @@ import (
 // lose messages: a worker names both, and waits until it is mended. What harms
 // nothing is only a line in the log.
 func TestStreamChangedByHandIsNamed(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	change := func(age time.Duration, deliver int, window time.Duration) {
 		t.Helper()

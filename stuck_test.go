@@ -85,6 +85,7 @@ func undoes(name string, undo statemachine.Effect[int, int]) *statemachine.Machi
 // explained with a worker alive, and with none: why, since when, who holds it,
 // and what would help; and what would help, typed as it is said, helps.
 func TestStuck(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	if slices.Contains(redistest.Kinds(t), redistest.Real) {
 		addr := freeAddr(t)

@@ -139,6 +139,7 @@ func tripInput(run string, dear bool) string {
 // once: whatever was booked for a run that did not succeed is cancelled, once,
 // the last first.
 func TestKillWorkerUndoesOnceInReverse(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	a := newTravelAgency(t, func(n int) <-chan time.Time { return time.After(time.Duration(10+n*37%50) * time.Millisecond) })
 	config := a.config(t)
@@ -176,6 +177,7 @@ func TestKillWorkerUndoesOnceInReverse(t *testing.T) {
 // An Undo that fails parks its run in the middle, with a letter; once it is
 // redriven, the rest is undone, too.
 func TestUndoIsRedriven(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	a := newTravelAgency(t, atOnce)
 	a.away = true
@@ -202,6 +204,7 @@ func TestUndoIsRedriven(t *testing.T) {
 // A cancel that meets a handler at work waits for its result, and undoes it,
 // too; a run that is paused while it is unwound goes on when it is resumed.
 func TestCancelWaitsForWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	open := make(chan time.Time)
 	a := newTravelAgency(t, func(n int) <-chan time.Time {

@@ -36,6 +36,7 @@ func post(t *testing.T, method, url, token, id, body string) (int, map[string]an
 // A webhook that its sender repeats starts one run, by either of two tokens;
 // its status is there over HTTP, too.
 func TestStartByHTTP(t *testing.T) {
+	t.Parallel()
 	tokens := filepath.Join(t.TempDir(), "tokens")
 	if err := os.WriteFile(tokens, []byte("first-token-of-16\nsecond-token-of-16\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -76,6 +77,7 @@ func TestStartByHTTP(t *testing.T) {
 // The port of the starts being taken is an error that names it, and ends the
 // process in order.
 func TestTakenPortOfStarts(t *testing.T) {
+	t.Parallel()
 	p, _ := opened(t, nil, catalog(t, t.TempDir()))
 	cfg := pawl.Default()
 	cfg.DataDir = t.TempDir()

@@ -34,6 +34,7 @@ var (
 // after the other, and the answers must have the shape that it shows, and the
 // values that are not of the moment.
 func TestWirePage(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile(wirePage)
 	if err != nil {
 		t.Fatal(err)

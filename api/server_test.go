@@ -125,7 +125,7 @@ func TestFullRecordIsTruncated(t *testing.T) {
 		w.drive(counting("counter"), "run-1", 3, 0)
 		r := w.runs["run-1"][0]
 		r.Data, r.Pending[0].Input = text(tt.data<<10), text(tt.input<<10)
-		r.Inbox = []statemachine.Signal{{ID: "signal:1", Body: text(tt.inbox << 10)}}
+		r.Inbox = []statemachine.InboxSignal{{ID: "signal:1", Body: text(tt.inbox << 10)}}
 		run, err := do[Run](t, newServer(t, w.answers(), ServerOptions{}), RunsGet, RunQuery{ID: "run-1"})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)

@@ -115,6 +115,11 @@ func (o *observation) wakes(ctx context.Context) error {
 			asks = append(asks, ask{p.ID, ConsumerDue, outbox.Item{Run: run, Entry: e}})
 		}
 	}
+	for _, w := range o.facts.Record.Waits {
+		if e, ok := w.Timer(); ok && len(asks) < mostObserved {
+			asks = append(asks, ask{w.ID, ConsumerDue, outbox.Item{Run: run, Entry: e}})
+		}
+	}
 	pub := &Publisher{o.link}
 	for _, places := range []func(outbox.Item) (string, []string){pub.places, pub.postponedPlaces} {
 		at := map[string]ask{} // by subject

@@ -52,6 +52,9 @@ func (f *Fold) turn(e *Event, body json.RawMessage) error {
 	if e.Kind.IsCommand() {
 		return f.command(e, body)
 	}
+	if e.Kind == EventDue && f.rec.wait(e.Effect) >= 0 {
+		return f.elapsed(e)
+	}
 	f.replace(e.Effect, f.queue) // due, queue
 	return nil
 }
@@ -67,6 +70,10 @@ func (f *Fold) start(e *Event, body json.RawMessage) error {
 		}
 		if len(f.d.nodes) == 0 {
 			return s.fault(ClassUnknownState, errNoStates)
+		}
+		if f.d.longest > 0 {
+			due := s.now().Add(f.d.longest)
+			s.arm(Wait{Kind: WaitDeadline, Due: &due})
 		}
 		return s.enter(f.d.nodes[0].name)
 	})
@@ -196,18 +203,6 @@ func (f *Fold) park(id string, c Cause) error {
 		f.emit(Entry{Kind: EntryLetter, ID: letter.ID, Effect: p.Effect, Body: body})
 	})
 	return err
-}
-
-// signal keeps a signal that nobody waits for.
-func (f *Fold) signal(e *Event, body json.RawMessage) error {
-	ref, err := f.refer(body)
-	if err != nil {
-		return err
-	}
-	inbox := f.rec.Inbox
-	f.rec.Inbox = append(inbox[:len(inbox):len(inbox)], Signal{ID: e.ID, Name: e.Name, At: e.At, Seq: e.Seq, Body: ref})
-	f.remember(e.ID)
-	return nil
 }
 
 // replace changes a pending effect; this record gives it its place.

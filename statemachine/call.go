@@ -29,7 +29,7 @@ type CallAction[T any] struct{ a *action }
 // result.
 func Call[T, In, Out any](effect Effect[In, Out], in func(*T) In, out func(*T, Out)) *CallAction[T] {
 	name := string(effect)
-	a := &action{effects: []string{name}}
+	a := &action{kind: KindCall, effects: []string{name}}
 	a.pick = func(d any) (string, json.RawMessage, error) {
 		if in == nil {
 			return name, json.RawMessage("null"), nil
@@ -76,7 +76,7 @@ func ToolNames(names ...string) []Tool {
 // effect that is not among the tools is refused: class "unknown_effect". A nil
 // out drops the result.
 func CallOf[T any](tools []Tool, pick func(*T) (effect string, input json.RawMessage), out func(*T, json.RawMessage)) *CallAction[T] {
-	a := &action{open: true}
+	a := &action{kind: KindCall, open: true}
 	for _, t := range tools {
 		a.effects = append(a.effects, t.Effect)
 	}
@@ -146,16 +146,22 @@ func (c *CallAction[T]) QueuedWhen(pred func(*T) bool) *CallAction[T] {
 
 func (c *CallAction[T]) erase(*T) *action { return c.a }
 
-// action is a call without the type of the data.
+// action is what a state does, without the type of the data.
 type action struct {
-	effects []string // that it may ask for
-	open    bool     // the effects are a set that may grow: no part of the definition's hash
+	kind    StateKind // of a state that does it
+	effects []string  // that it may ask for
+	open    bool      // the effects are a set that may grow: no part of the definition's hash
 	pick    func(data any) (effect string, input json.RawMessage, err error)
 	take    func(data any, result json.RawMessage) error
 	key     func(data any) string
 	flow    func(data any) string
 	queued  func(data any) bool
 	timeout Duration
+
+	sleep   func(data any) time.Duration
+	signals []string                         // that it waits for, as far as they are declared
+	signal  func(data any) string            // the one that it waits for now
+	fits    func(body json.RawMessage) error // whether take can have it; nil: it can
 }
 
 func (a *action) declares(effect string) bool {

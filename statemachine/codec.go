@@ -99,6 +99,11 @@ func (r *Record) wellFormed() error {
 			return fmt.Errorf("pending effect %q is of no frame", r.Pending[i].ID)
 		}
 	}
+	for i := range r.Waits {
+		if f := r.Waits[i].Frame; f < 0 || f >= len(r.Frames) {
+			return fmt.Errorf("wait %q is of no frame", r.Waits[i].ID)
+		}
+	}
 	return nil
 }
 

@@ -181,6 +181,7 @@ func (f *Fold) redrive(c Command) error {
 		}
 		f.queue(p)
 	})
+	f.wakeAgain(c)
 	f.rest()
 	return nil
 }
@@ -204,6 +205,11 @@ func (f *Fold) rest() {
 	for i := range f.rec.Pending {
 		if p := &f.rec.Pending[i]; p.Place == Parked {
 			f.rec.Status, f.rec.Cause = StatusParked, p.Cause
+		}
+	}
+	for i := range f.rec.Waits {
+		if w := &f.rec.Waits[i]; w.Cause != nil {
+			f.rec.Status, f.rec.Cause = StatusParked, w.Cause
 		}
 	}
 }

@@ -1,6 +1,9 @@
 package statemachine
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
 // Definition is a compiled machine without its Go type: what a worker drives.
 type Definition struct {
@@ -12,7 +15,8 @@ type Definition struct {
 	byName  map[string]*node
 	indexes []index
 	checks  []func(data any) error
-	make    func() any // a new *T
+	make    func() any    // a new *T
+	longest time.Duration // how long a run may take; 0: as long as it does
 	logs    []logSpec
 	faults  []error
 }
@@ -30,6 +34,8 @@ type StateKind string
 // The kinds of states.
 const (
 	KindCall    StateKind = "call"    // performs an effect
+	KindSleep   StateKind = "sleep"   // waits for a time
+	KindSignal  StateKind = "signal"  // waits for a signal
 	KindDecide  StateKind = "decide"  // chooses where to go
 	KindUnwind  StateKind = "unwind"  // undoes what was done
 	KindSucceed StateKind = "succeed" // ends the run well
@@ -41,10 +47,11 @@ type StateInfo struct {
 	Name    string    `json:"name"`
 	Kind    StateKind `json:"kind"`
 	Effects []string  `json:"effects,omitempty"`
-	Undo    []string  `json:"undo,omitempty"`   // effects of which one takes back what the state did
-	Class   string    `json:"class,omitempty"`  // of a failing end
-	Visits  int       `json:"visits,omitempty"` // how often it may be entered
-	Exits   []Exit    `json:"exits,omitempty"`  // in the order they are tried
+	Signals []string  `json:"signals,omitempty"` // the one it waits for, if that is declared
+	Undo    []string  `json:"undo,omitempty"`    // effects of which one takes back what the state did
+	Class   string    `json:"class,omitempty"`   // of a failing end
+	Visits  int       `json:"visits,omitempty"`  // how often it may be entered
+	Exits   []Exit    `json:"exits,omitempty"`   // in the order they are tried
 }
 
 // Exit is a way out of a state.
@@ -62,6 +69,7 @@ const (
 	ExitWhen   ExitKind = "when"   // its predicate holds
 	ExitThen   ExitKind = "then"   // no predicate does
 	ExitCatch  ExitKind = "catch"  // the action was given up
+	ExitWithin ExitKind = "within" // the state took too long
 	ExitVisits ExitKind = "visits" // the state was entered too often
 )
 
@@ -76,6 +84,7 @@ func (d *Definition) States() []StateInfo {
 		info := StateInfo{Name: n.name, Kind: n.kind, Class: n.class, Visits: n.limit, Exits: n.exits()}
 		if n.action != nil {
 			info.Effects = append(info.Effects, n.action.effects...)
+			info.Signals = append(info.Signals, n.action.signals...)
 		}
 		if n.undo != nil {
 			info.Undo = append(info.Undo, n.undo.effects...)
@@ -96,6 +105,9 @@ func (n *node) exits() []Exit {
 	}
 	for _, c := range n.catches {
 		exits = append(exits, Exit{Kind: ExitCatch, Label: c.class, To: c.to})
+	}
+	if n.bounded {
+		exits = append(exits, Exit{Kind: ExitWithin, To: n.late})
 	}
 	if n.limited {
 		exits = append(exits, Exit{Kind: ExitVisits, To: n.over})

@@ -43,6 +43,13 @@ func (n *node) title() string {
 			title += ", undone by " + strings.Join(n.undo.effects, " | ")
 		}
 		return title
+	case KindSleep:
+		return n.name + ": sleeps"
+	case KindSignal:
+		if len(n.action.signals) == 0 {
+			return n.name + ": waits for a signal"
+		}
+		return n.name + ": waits for " + strings.Join(n.action.signals, " | ")
 	case KindUnwind:
 		return n.name + ": undoes what was done"
 	case KindFail:
@@ -64,6 +71,10 @@ func (n *node) exitLabel(e Exit) string {
 		return ": errors " + e.Label
 	case e.Kind == ExitCatch:
 		return ": error " + e.Label
+	case e.Kind == ExitWithin && n.bound > 0:
+		return ": after " + n.bound.String()
+	case e.Kind == ExitWithin:
+		return ": too late"
 	case e.Kind == ExitVisits:
 		return fmt.Sprintf(": after %d visits", n.limit)
 	case len(n.whens) > 0:

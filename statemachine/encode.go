@@ -209,6 +209,7 @@ func writeRecord(a *appender, r *Record) {
 	dict(a, "adds", r.Adds, writeRaws)
 	dict(a, "index", r.Index, writeString)
 	listIf(a, "pending", r.Pending, writePending)
+	listIf(a, "waits", r.Waits, writeWait)
 	listIf(a, "undos", r.Undos, writeUndo)
 	writeEnding(a, r.Ending)
 	listIf(a, "inbox", r.Inbox, writeSignal)
@@ -286,7 +287,7 @@ func writePending(a *appender, p *Pending) {
 	a.b = append(a.b, '}')
 }
 
-func writeSignal(a *appender, s *Signal) {
+func writeSignal(a *appender, s *InboxSignal) {
 	a.b = append(a.b, '{')
 	a.text("id", s.ID)
 	a.text("name", s.Name)

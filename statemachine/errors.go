@@ -11,6 +11,7 @@ import (
 const (
 	ClassError         = "error"          // a handler's error without a class
 	ClassTimeout       = "timeout"        // an attempt took too long
+	ClassDeadline      = "deadline"       // a state or the run took too long
 	ClassPanic         = "panic"          // a callback panicked
 	ClassUnknownEffect = "unknown_effect" // a CallOf chose an effect that is not declared
 	ClassUnknownState  = "unknown_state"  // the run is in a state that the machine does not have

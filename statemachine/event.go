@@ -82,6 +82,9 @@ func (f *Fold) refuse(e *Event) (Outcome, bool) {
 			return o, true
 		}
 	}
+	if e.Kind == EventDue && f.rec.WaitsFor(e.Effect, e.Try) {
+		return Early, e.At.Before(*f.rec.Waits[f.rec.wait(e.Effect)].Due)
+	}
 	p := f.pending(e.Effect)
 	if p == nil || f.rec.Status.Ended() {
 		return Stale, true

@@ -83,6 +83,9 @@ func readRecord(p *scan, r *Record) {
 	if p.field("pending") {
 		r.Pending = items(p, readPending)
 	}
+	if p.field("waits") {
+		r.Waits = items(p, readWait)
+	}
 	if p.field("undos") {
 		r.Undos = items(p, readUndo)
 	}
@@ -261,7 +264,7 @@ func readDuration(p *scan) Duration {
 	return Duration(d)
 }
 
-func readSignal(p *scan, s *Signal) {
+func readSignal(p *scan, s *InboxSignal) {
 	p.open('{')
 	if p.field("id") {
 		s.ID = p.str()

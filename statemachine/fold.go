@@ -98,7 +98,7 @@ func carry(r *Stored) Record {
 		V: 1, Run: r.Run, Machine: r.Machine, Version: r.Version, Schema: r.Schema, Epoch: r.Epoch,
 		Rev: r.Rev + 1, Prev: r.Seq, PrevTxid: r.Txid, Started: r.Started, Tenant: r.Tenant,
 		To: r.To, Status: r.Status, Frames: r.Frames, Data: r.Data, Logs: r.Logs, Index: r.Index,
-		Pending: r.Pending, Undos: r.Undos, Ending: r.Ending, Inbox: r.Inbox, Applied: r.Applied, Cause: r.Cause, Input: r.Input,
+		Pending: r.Pending, Waits: r.Waits, Undos: r.Undos, Ending: r.Ending, Inbox: r.Inbox, Applied: r.Applied, Cause: r.Cause, Input: r.Input,
 	}
 	if len(r.Frames) > 0 {
 		next.From = r.Frames[0].State
@@ -224,12 +224,16 @@ func (f *Fold) limits() error {
 const (
 	signalFrame  = 128
 	pendingFrame = 512
+	waitFrame    = 256
 	undoFrame    = 256
 	entryFrame   = 256
 )
 
 // version is the lowest format version whose builds can carry the record on.
 func (r *Record) version() int {
+	if len(r.Waits) > 0 {
+		return 4
+	}
 	if r.Tenant != "" || slices.ContainsFunc(r.Pending, func(p Pending) bool { return p.Redriven > 0 || p.Redrives > 0 || p.Edits > 0 }) {
 		return 3
 	}
@@ -240,7 +244,7 @@ func (r *Record) version() int {
 }
 
 // inboxSize is the size of an inbox as the limit counts it.
-func inboxSize(inbox []Signal) int {
+func inboxSize(inbox []InboxSignal) int {
 	n := 0
 	for i := range inbox {
 		s := &inbox[i]
@@ -257,6 +261,13 @@ func workSize(r *Record) int {
 		n += pendingFrame + len(p.Effect) + len(p.Key) + len(p.Input) + len(p.Wake)
 		if p.Cause != nil {
 			n += len(p.Cause.Message)
+		}
+	}
+	for i := range r.Waits {
+		w := &r.Waits[i]
+		n += waitFrame + len(w.Signal)
+		if w.Cause != nil {
+			n += len(w.Cause.Message)
 		}
 	}
 	for i := range r.Outbox {

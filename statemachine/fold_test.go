@@ -42,7 +42,7 @@ func before(place sm.Place) *sm.Stored {
 		Frames: []sm.Frame{{Kind: sm.FrameRoot, State: "pay", Visit: 1}},
 		Data:   json.RawMessage(`{"id":"o1","total":12}`), Index: map[string]string{"id": "o1"},
 		Pending: []sm.Pending{p}, Applied: []string{"signal:s0", "cmd:0"},
-		Inbox:  []sm.Signal{{ID: "signal:s0", Name: "hurry", At: t0}},
+		Inbox:  []sm.InboxSignal{{ID: "signal:s0", Name: "hurry", At: t0}},
 		Outbox: []sm.Entry{{Kind: sm.EntryEffect, ID: "old"}},
 		Input:  sm.Fingerprint("order", []byte(`{"id":"o1","total":12}`)),
 	}
@@ -279,7 +279,7 @@ func TestRecords(t *testing.T) {
 		{"queue", sm.Inline, queueEvent(), queued},
 		{"signal", sm.Parked, signalEvent("s1"), func(r *sm.Record) {
 			r.Events[0].Body = json.RawMessage(`[1]`)
-			r.Inbox = append(r.Inbox, sm.Signal{ID: "signal:s1", Name: "hurry", At: t1, Seq: 9, Body: json.RawMessage(`[1]`)})
+			r.Inbox = append(r.Inbox, sm.InboxSignal{ID: "signal:s1", Name: "hurry", At: t1, Seq: 9, Body: json.RawMessage(`[1]`)})
 			r.Applied = append(r.Applied, "signal:s1")
 		}},
 	}

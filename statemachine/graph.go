@@ -39,8 +39,11 @@ func (d *Definition) hash() string {
 	var b strings.Builder
 	for _, n := range d.nodes {
 		fmt.Fprintf(&b, "state %q %s %q", n.name, n.kind, n.class)
-		if n.action != nil && !n.action.open {
+		if n.kind == KindCall && !n.action.open {
 			fmt.Fprintf(&b, " %q", n.action.effects)
+		}
+		if n.action != nil && len(n.action.signals) > 0 {
+			fmt.Fprintf(&b, " %q", n.action.signals)
 		}
 		if n.undo != nil {
 			fmt.Fprint(&b, " undo")
@@ -117,6 +120,7 @@ func (d *Definition) checkState(i int, n *node) {
 	}
 	d.checkCatches(n)
 	d.checkUndo(n)
+	d.checkBound(n)
 	d.checkAction(n, n.action)
 	d.checkAction(n, n.undo)
 	for _, e := range n.exits() {
@@ -137,7 +141,7 @@ func (d *Definition) unknownTarget(e Exit) string {
 }
 
 func (d *Definition) checkCatches(n *node) {
-	if len(n.catches) > 0 && n.action == nil {
+	if len(n.catches) > 0 && n.kind != KindCall {
 		d.fault(n.name, "Catch in a state that performs no effect")
 	}
 	for i, c := range n.catches {
@@ -153,8 +157,14 @@ func (d *Definition) checkCatches(n *node) {
 }
 
 func (d *Definition) checkUndo(n *node) {
-	if n.undo != nil && n.action == nil {
+	if n.undo != nil && n.kind != KindCall {
 		d.fault(n.name, "Undo in a state that performs no effect")
+	}
+	if n.undo != nil && n.undo.kind != KindCall {
+		d.fault(n.name, "Undo that performs no effect")
+	}
+	if n.undo != nil && n.bounded {
+		d.fault(n.name, "Within in a state with an Undo: when it takes too long, nobody can say whether there is something to undo")
 	}
 	if n.undoTwice {
 		d.fault(n.name, "has more than one Undo")
@@ -163,6 +173,10 @@ func (d *Definition) checkUndo(n *node) {
 
 func (d *Definition) checkAction(n *node, a *action) {
 	if a == nil {
+		return
+	}
+	if a.kind != KindCall {
+		d.checkWait(n, a)
 		return
 	}
 	if len(a.effects) == 0 {
@@ -178,6 +192,44 @@ func (d *Definition) checkAction(n *node, a *action) {
 		if !validName(e, true) {
 			d.fault(n.name, "effect %q: not a name (%s)", e, effectGrammar)
 		}
+	}
+}
+
+// checkWait checks an action that waits.
+func (d *Definition) checkWait(n *node, a *action) {
+	if a.kind == KindSleep && a.sleep == nil {
+		d.fault(n.name, "Sleep has no function that says how long")
+	}
+	if a.kind == KindSignal && a.signal == nil {
+		d.fault(n.name, "SignalOf has no function that names the signal")
+	}
+	if a.kind == KindSignal && !n.bounded && !n.forever {
+		d.fault(n.name, "waits for a signal: for how long? Say Within, or Forever")
+	}
+	if n.bounded && n.forever {
+		d.fault(n.name, "waits Forever, and Within a time")
+	}
+	for _, name := range a.signals {
+		if !validName(name, true) {
+			d.fault(n.name, "signal %q: not a name (%s)", name, effectGrammar)
+		}
+	}
+}
+
+// checkBound checks how long a state may take.
+func (d *Definition) checkBound(n *node) {
+	switch {
+	case n.bounded && n.action == nil:
+		d.fault(n.name, "Within in a state that waits for nothing")
+	case n.boundTwice:
+		d.fault(n.name, "has more than one Within")
+	case n.bounded && n.within == nil:
+		d.fault(n.name, "WithinOf has no function that says how long")
+	case n.bound < 0 || n.bound > MaxWait:
+		d.fault(n.name, "Within %s: it is 0 to %s", n.bound, MaxWait)
+	}
+	if n.forever && n.kind != KindSignal {
+		d.fault(n.name, "Forever in a state that waits for no signal")
 	}
 }
 

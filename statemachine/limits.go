@@ -1,6 +1,9 @@
 package statemachine
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Limits on sizes, in bytes unless the name says otherwise. They are checked
 // before anything is committed.
@@ -12,14 +15,16 @@ const (
 	MaxRecord  = 900 << 10 // an encoded record
 	MaxValue   = 32 << 20  // one input, result, payload or log item
 	MaxInline  = 8 << 10   // a value in a record; larger ones are stored as blobs
+	MaxSignal  = 64 << 10  // the payload of a signal
 	MaxIndex   = 256       // the value of an index field
 	MaxID      = 256       // a run id, the id of a signal, a business key
 	MaxMessage = 2 << 10   // the message of a cause
 
-	MaxDepth   = 1000 // levels of a JSON value; readers of JSON stop at 10,000, and a record adds some
-	MaxApplied = 1024 // ids of signals and commands remembered
-	MaxIndexes = 8    // index fields of a machine
-	MaxMoves   = 1000 // moves between states in one event
+	MaxDepth   = 1000                      // levels of a JSON value; readers of JSON stop at 10,000, and a record adds some
+	MaxApplied = 1024                      // ids of signals and commands remembered
+	MaxWait    = 10 * 365 * 24 * time.Hour // a sleep, or the bound of a state or run
+	MaxIndexes = 8                         // index fields of a machine
+	MaxMoves   = 1000                      // moves between states in one event
 
 	sealItems = 256      // unsealed log items from which a log is to be sealed
 	sealBytes = 64 << 10 // the same, in bytes

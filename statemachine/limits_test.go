@@ -63,7 +63,7 @@ func TestLimits(t *testing.T) {
 	r := *from.Record
 	full.Record = &r
 	for i := range 15 {
-		r.Inbox = append(r.Inbox, sm.Signal{ID: fmt.Sprint("signal:f", i), Name: "f", Body: json.RawMessage(`"` + long(8<<10) + `"`)})
+		r.Inbox = append(r.Inbox, sm.InboxSignal{ID: fmt.Sprint("signal:f", i), Name: "f", Body: json.RawMessage(`"` + long(8<<10) + `"`)})
 	}
 	busy := *from
 	q := *from.Record
@@ -75,7 +75,7 @@ func TestLimits(t *testing.T) {
 	}
 	parked := sm.Event{Kind: sm.EventFailure, At: t1, Effect: "f0", Try: 1, Cause: &sm.Cause{Class: "x", Message: long(1 << 20)}}
 	signal, huge := signalEvent("s1"), signalEvent("s2")
-	huge.Body = json.RawMessage(`"` + long(32<<20) + `"`)
+	huge.Body = json.RawMessage(`"` + long(64<<10) + `"`)
 	signal.Body = json.RawMessage(`"` + long(8000) + `"`)
 	tests := []struct {
 		name  string
@@ -85,7 +85,7 @@ func TestLimits(t *testing.T) {
 	}{
 		{"data", from, result(fmt.Sprint(100<<10 - 10)), sm.LimitError{What: "data", Size: 100<<10 + 1, Max: 100 << 10}},
 		{"data, at the limit", from, result(fmt.Sprint(100<<10 - 11)), sm.LimitError{}},
-		{"value", from, huge, sm.LimitError{What: "value", Max: 32 << 20}},
+		{"signal", from, huge, sm.LimitError{What: "signal", Size: 64<<10 + 2, Max: 64 << 10}},
 		{"input", nil, startEvent(`{"input":"` + long(32<<10) + `"}`), sm.LimitError{What: "value", Max: 32 << 20}},
 		{"index", nil, startEvent(`{"field":"` + long(257) + `"}`), sm.LimitError{What: "index field", Size: 257, Max: 256}},
 		{"key", nil, startEvent(`{"key":"` + long(257) + `"}`), sm.LimitError{What: "key", Size: 257, Max: 256}},
@@ -181,8 +181,8 @@ func TestBlobs(t *testing.T) {
 		if string(got.Blobs[ref.Hash]) != body {
 			t.Errorf("the blob is %.40q, want the body", got.Blobs[ref.Hash])
 		}
-		if string(got.Inbox[0].Body) != string(got.Events[0].Body) {
-			t.Errorf("the inbox holds %s", got.Inbox[0].Body)
+		if string(got.Inbox[0].Body) != body {
+			t.Errorf("the inbox holds %.40q, want the body itself", got.Inbox[0].Body)
 		}
 	}
 	for _, v := range []string{`{}`, `null`, ``, `{"$blob":"h"} 1`, `{"$blob":"h","size":1,"more":2}`, `["$blob"]`, `{"$blob":7}`} {

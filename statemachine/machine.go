@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Machine is a state machine over data of type T, as its author writes it.
@@ -19,6 +20,8 @@ type Machine[T any] struct {
 	nodes   []*node
 	indexes []index
 	checks  []func(any) error
+	longest time.Duration
+	bounded bool // Deadline was called
 }
 
 // New begins a machine. The version is raised when the graph changes: a run
@@ -32,7 +35,8 @@ func New[T any](name string, version int) *Machine[T] {
 func (m *Machine[T]) State(name string, a Action[T]) *State[T] {
 	n := &node{name: name, kind: KindDecide}
 	if a != nil {
-		n.kind, n.action = KindCall, a.erase(nil)
+		n.action = a.erase(nil)
+		n.kind = n.action.kind
 	}
 	m.nodes = append(m.nodes, n)
 	return &State[T]{n: n}
@@ -73,6 +77,10 @@ func (m *Machine[T]) Index(name string, value func(*T) string) {
 	m.indexes = append(m.indexes, ix)
 }
 
+// Deadline bounds how long a run may take, from its start: then it fails with
+// the class "deadline", once what is registered by [State.Undo] was performed.
+func (m *Machine[T]) Deadline(d time.Duration) { m.longest, m.bounded = d, true }
+
 // Check adds a condition on the input: a start whose data does not meet it is
 // refused. A Validate() error method of T is such a condition, too.
 func (m *Machine[T]) Check(check func(*T) error) {
@@ -87,7 +95,10 @@ func (m *Machine[T]) Definitions() []*Definition {
 	d := &Definition{
 		Name: m.name, Version: m.version,
 		indexes: slices.Clone(m.indexes), checks: slices.Clone(m.checks),
-		make: func() any { return new(T) },
+		make: func() any { return new(T) }, longest: m.longest,
+	}
+	if m.bounded && (m.longest <= 0 || m.longest > MaxWait) {
+		d.fault("", "Deadline of %s: it is more than 0, at most %s", m.longest, MaxWait)
 	}
 	for _, n := range m.nodes { // copies: compiling twice at the same time is no race
 		c := *n

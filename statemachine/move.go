@@ -46,6 +46,7 @@ func (s *step) enter(name string) error {
 			s.f.finish(Ending{Status: StatusSucceeded})
 			return nil
 		case KindFail:
+			s.f.settle(true)
 			s.f.rec.Ending = &Ending{Status: StatusFailed, Cause: s.failed(n)}
 			return s.unwind()
 		case KindUnwind:
@@ -55,8 +56,18 @@ func (s *step) enter(name string) error {
 			name, err = s.choose(n)
 		case KindDecide:
 			name, err = s.choose(n)
+		case KindSleep, KindSignal:
+			var waits bool
+			if waits, err = s.wait(n); waits {
+				return err
+			}
+			if err == nil {
+				name, err = s.choose(n)
+			}
 		case KindCall:
-			err = s.ask(n)
+			if err = s.ask(n); err == nil {
+				err = s.bound(n)
+			}
 			to := n.caught(ClassUnknownEffect)
 			if err == nil || to == "" || !isUnknownEffect(err) {
 				return err
@@ -86,6 +97,7 @@ func (s *step) visit(n *node) bool {
 	if n.limit > 0 && visit > n.limit {
 		return false
 	}
+	s.f.settle(false)
 	fr = s.frame()
 	fr.State, fr.Visit = n.name, visit
 	if n.again {

@@ -10,7 +10,7 @@ import (
 // FormatVersion is the highest version of the record format that this code
 // reads and writes; a record that needs nothing of it has a lower one. A record
 // of a higher version is refused, never coerced. See docs/format.md.
-const FormatVersion = 3
+const FormatVersion = 4
 
 // Record is one committed transition of a run: a message on HISTORY. It holds
 // everything that is needed to go on (state, pending work, applied ids) and
@@ -46,9 +46,10 @@ type Record struct {
 	Adds    map[string][]json.RawMessage `json:"adds,omitempty"` // the items this record adds to them
 	Index   map[string]string            `json:"index,omitempty"`
 	Pending []Pending                    `json:"pending,omitempty"`
+	Waits   []Wait                       `json:"waits,omitempty"`
 	Undos   []Undo                       `json:"undos,omitempty"`  // how to take back what was performed, oldest first
 	Ending  *Ending                      `json:"ending,omitempty"` // how the run ends once it is unwound
-	Inbox   []Signal                     `json:"inbox,omitempty"`
+	Inbox   []InboxSignal                `json:"inbox,omitempty"`
 	Applied []string                     `json:"applied,omitempty"` // ids of the last applied signals and commands
 	Outbox  []Entry                      `json:"outbox,omitempty"`
 	Cause   *Cause                       `json:"cause,omitempty"` // why the run failed, is parked or paused, or was cancelled
@@ -130,7 +131,7 @@ const (
 	EventSignal  EventKind = "signal"  // somebody outside tells the run something
 	EventResult  EventKind = "result"  // a handler succeeded
 	EventFailure EventKind = "failure" // an attempt failed; RetryAt nil means: given up
-	EventDue     EventKind = "due"     // the wait before the next attempt is over
+	EventDue     EventKind = "due"     // the wait before the next attempt, or another that has a time, is over
 	EventQueue   EventKind = "queue"   // an inline effect is handed to the fleet
 	EventCancel  EventKind = "cancel"  // a person ends the run
 	EventPause   EventKind = "pause"   // a person holds it
@@ -260,8 +261,8 @@ type Command struct {
 // IsZero reports whether nothing is said.
 func (c Command) IsZero() bool { return reflect.ValueOf(c).IsZero() }
 
-// Signal is an event that nobody waited for yet.
-type Signal struct {
+// InboxSignal is a signal that nothing waited for yet.
+type InboxSignal struct {
 	ID   string          `json:"id"`
 	Name string          `json:"name"`
 	At   time.Time       `json:"at"`

@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"runtime"
 	"strings"
+	"time"
 )
 
 // State is a state being declared. Its exits are tried in this order: When in
@@ -61,6 +62,30 @@ func (s *State[T]) Undo(a Action[T]) *State[T] {
 	return s
 }
 
+// Within bounds how long the state may take, from when it is entered: then the
+// run goes to target, and what comes of its effect is dropped; [Meta.Cause]
+// tells callbacks that it was late. At most MaxWait, in thousandths of a second.
+func (s *State[T]) Within(d time.Duration, target string) *State[T] {
+	s.n.bound, s.n.boundTwice = d, s.n.bounded
+	return s.WithinOf(func(*T) time.Duration { return d }, target)
+}
+
+// WithinOf is [State.Within] for a time that is taken of the data when the
+// state is entered.
+func (s *State[T]) WithinOf(d func(*T) time.Duration, target string) *State[T] {
+	s.n.bounded, s.n.late = true, target
+	if d != nil {
+		s.n.within = func(data any) time.Duration { return d(data.(*T)) }
+	}
+	return s
+}
+
+// Forever says that the state waits for its signal however long that takes.
+func (s *State[T]) Forever() *State[T] {
+	s.n.forever = true
+	return s
+}
+
 // Visits bounds how often the state may be entered: the run goes to target
 // instead of entering it for the n+1st time. Every loop needs such a bound.
 func (s *State[T]) Visits(n int, target string) *State[T] {
@@ -95,9 +120,16 @@ type node struct {
 	class   string // of a failing end
 	because func(data any) string
 
-	limited bool     // Visits was called
-	doubled []string // targets of further Thens
-	again   bool     // can be entered again: its visits are counted
+	within func(data any) time.Duration // how long the state may take; nil: as long as it does
+	late   string                       // where the run goes then
+
+	limited    bool          // Visits was called
+	bounded    bool          // Within was called
+	boundTwice bool          // … again
+	bound      time.Duration // what Within was given
+	forever    bool          // Forever was called
+	doubled    []string      // targets of further Thens
+	again      bool          // can be entered again: its visits are counted
 
 	undoTwice bool // Undo was called again
 }

@@ -110,6 +110,7 @@ func (f *Fold) windUp(cause string, end Ending) error {
 	if f.rec.Ending == nil {
 		f.rec.Ending = &end
 	}
+	f.settle(true)
 	if f.rec.Status == StatusPaused {
 		f.rec.Status = StatusRunning
 	}
@@ -130,6 +131,7 @@ func (f *Fold) windUp(cause string, end Ending) error {
 
 // finish ends the run.
 func (f *Fold) finish(end Ending) {
+	f.settle(true)
 	r := &f.rec
 	r.Status, r.Cause = end.Status, end.Cause
 	r.Pending, r.Undos, r.Ending = nil, nil, nil

@@ -53,7 +53,8 @@ func admit(m queue.Message) (*held, error) {
 		}
 		h.event = &statemachine.Event{ID: statemachine.CommandEventID(m.ID), Kind: kind, At: m.Time.UTC(), Seq: m.Seq, Body: m.Body}
 	case queue.Due:
-		h.event = &statemachine.Event{ID: statemachine.DueEventID(m.ID, m.Try), Kind: statemachine.EventDue, Effect: m.ID, Try: m.Try, At: m.Time.UTC(), Seq: m.Seq}
+		h.wake = statemachine.DueEventID(m.ID, m.Try)
+		h.event = &statemachine.Event{ID: h.wake, Kind: statemachine.EventDue, Effect: m.ID, Try: m.Try, At: m.Time.UTC(), Seq: m.Seq}
 	case queue.Result:
 		return h, admitResult(h)
 	case queue.Effect:

@@ -210,6 +210,9 @@ func (s *slot) applied(h *held) bool {
 		return h.known // the run may exist by another start: that one is refused, not acked
 	case statemachine.EventDue:
 		p := s.pending(e.Effect)
+		if s.state.WaitsFor(e.Effect, e.Try) {
+			return false
+		}
 		return p == nil || p.Place != statemachine.Retry || p.Try != e.Try
 	case statemachine.EventBeat:
 		p := s.pending(e.Effect)

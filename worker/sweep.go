@@ -244,6 +244,11 @@ func (w *Worker) mendMessages(ctx context.Context, batch []*statemachine.Stored)
 			}
 			items = append(items, outbox.Item{Run: r.Run, Machine: r.Machine, State: r.To, Seq: r.Seq, Txid: r.Txid, Entry: e})
 		}
+		for i := range r.Waits {
+			if e, ok := r.Waits[i].Timer(); ok {
+				items = append(items, outbox.Item{Run: r.Run, Machine: r.Machine, State: r.To, Seq: r.Seq, Txid: r.Txid, Entry: e})
+			}
+		}
 	}
 	if len(items) == 0 {
 		return nil

@@ -1,0 +1,336 @@
+package statemachine
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Wait is what a frame waits for that is no effect: a time, or a signal. It is
+// carried in every record until it is over. Where it has a time, an entry of
+// the outbox asks for the message that says so.
+type Wait struct {
+	ID     string     `json:"id"`               // f(run, causing event, index), see EffectID; its timer has it, too
+	Frame  int        `json:"frame"`            // the frame that waits
+	Kind   WaitKind   `json:"kind"`             //
+	Signal string     `json:"signal,omitempty"` // name of the signal
+	Due    *time.Time `json:"due,omitempty"`    // when it is over, never before; nil: not by itself
+	Try    int        `json:"try"`              // from 1: its timers, one after the other
+	At     time.Time  `json:"at"`               // At of the record that began it
+	Cause  *Cause     `json:"cause,omitempty"`  // why the run could not go on when it was over; waits for a redrive
+}
+
+// WaitKind tells what a wait is for.
+type WaitKind string
+
+// The kinds of waits.
+const (
+	WaitSleep    WaitKind = "sleep"    // a time: then the state is done
+	WaitSignal   WaitKind = "signal"   // a signal: then the state is done
+	WaitWithin   WaitKind = "within"   // how long the state may take
+	WaitDeadline WaitKind = "deadline" // how long the run may take
+)
+
+// TimerEffect stands for the effect type in what is told of a timer.
+const TimerEffect = "timer"
+
+// Sleep waits for a time, which is taken of the data when the state is entered.
+// It is never over before, by the clock of the broker. At most MaxWait.
+func Sleep[T any](d func(*T) time.Duration) Action[T] {
+	a := &action{kind: KindSleep}
+	if d != nil {
+		a.sleep = func(data any) time.Duration { return d(data.(*T)) }
+	}
+	return waiting[T]{a}
+}
+
+// Signal waits for a signal with the name and puts its payload into the data;
+// a nil take drops it. One that came before, and that nothing took, is taken at
+// once, the oldest first. A payload that does not fit V is refused when it
+// comes. A state that waits for a signal says for how long: [State.Within] or
+// [State.Forever].
+func Signal[T, V any](name string, take func(*T, V)) Action[T] {
+	a := &action{kind: KindSignal, signals: []string{name}}
+	a.signal = func(any) string { return name }
+	a.fits = func(body json.RawMessage) error { return unmarshal(body, new(V)) }
+	a.take = func(d any, body json.RawMessage) error {
+		if take == nil {
+			return nil
+		}
+		var v V
+		if err := unmarshal(body, &v); err != nil {
+			return err
+		}
+		take(d.(*T), v)
+		return nil
+	}
+	return waiting[T]{a}
+}
+
+// SignalOf is [Signal] for a name that is taken of the data when the state is
+// entered.
+func SignalOf[T any](name func(*T) string, take func(*T, json.RawMessage)) Action[T] {
+	a := &action{kind: KindSignal}
+	if name != nil {
+		a.signal = func(d any) string { return name(d.(*T)) }
+	}
+	a.take = func(d any, body json.RawMessage) error {
+		if take != nil {
+			take(d.(*T), body)
+		}
+		return nil
+	}
+	return waiting[T]{a}
+}
+
+// waiting is an action that performs nothing.
+type waiting[T any] struct{ a *action }
+
+func (w waiting[T]) erase(*T) *action { return w.a }
+
+// Timer is the entry that asks for the wait's message; false if it has none.
+func (w *Wait) Timer() (Entry, bool) {
+	if w.Due == nil || w.Cause != nil {
+		return Entry{}, false
+	}
+	return Entry{Kind: EntryTimer, ID: w.ID, Effect: TimerEffect, Try: w.Try, Due: w.Due}, true
+}
+
+// WaitsFor reports whether a run waits for this timer.
+func (r *Record) WaitsFor(id string, try int) bool {
+	i := r.wait(id)
+	return i >= 0 && r.Waits[i].Try == try && r.Waits[i].Cause == nil
+}
+
+// wait returns where a wait is, or -1.
+func (r *Record) wait(id string) int {
+	return slices.IndexFunc(r.Waits, func(w Wait) bool { return w.ID == id })
+}
+
+// arm begins a wait.
+func (s *step) arm(w Wait) {
+	f := s.f
+	w.ID, w.Try, w.At = EffectID(f.rec.Run, s.cause, s.asked), 1, s.now()
+	s.asked++
+	f.rec.Waits = append(f.rec.Waits[:len(f.rec.Waits):len(f.rec.Waits)], w)
+	if e, ok := w.Timer(); ok {
+		f.emit(e)
+	}
+}
+
+// now is what waits are counted from: the record will not be older.
+func (s *step) now() time.Time { return later(s.f.clock, s.f.env.Now) }
+
+// until is when a wait of d from now is over.
+func (s *step) until(what string, d time.Duration) (*time.Time, error) {
+	if d < 0 || d > MaxWait {
+		return nil, s.fault(ClassInvalidData, fmt.Errorf("%s of %s: it is 0 to %s", what, d, MaxWait))
+	}
+	at := s.now().Add(d)
+	return &at, nil
+}
+
+// bound begins the wait that bounds a state, if it has a bound.
+func (s *step) bound(n *node) error {
+	if n.within == nil {
+		return nil
+	}
+	due, err := s.until("Within", n.within(s.data))
+	if err == nil {
+		s.arm(Wait{Kind: WaitWithin, Due: due})
+	}
+	return err
+}
+
+// wait begins what a state waits for; it reports false if there is nothing to
+// wait for.
+func (s *step) wait(n *node) (bool, error) {
+	if n.kind == KindSleep {
+		return s.sleep(n)
+	}
+	return s.listen(n)
+}
+
+// sleep begins the wait of a state; it reports false if there is nothing to
+// wait for.
+func (s *step) sleep(n *node) (bool, error) {
+	d := n.action.sleep(s.data)
+	if d == 0 {
+		return false, nil
+	}
+	due, err := s.until("Sleep", d)
+	if err == nil {
+		s.arm(Wait{Kind: WaitSleep, Due: due})
+		err = s.bound(n)
+	}
+	return true, err
+}
+
+// listen takes the signal that a state waits for out of the inbox; if it is not
+// there, it begins the wait and reports true.
+func (s *step) listen(n *node) (bool, error) {
+	name := n.action.signal(s.data)
+	if !validID(name) || name == "" || len(name) > MaxID {
+		return false, s.fault(ClassInvalidData, fmt.Errorf("signal %q: a name is UTF-8 of 1 to %d bytes", trim(name, 64), MaxID))
+	}
+	at := -1
+	for i := range s.f.rec.Inbox {
+		if sig := &s.f.rec.Inbox[i]; sig.Name == name && (at < 0 || sig.Seq < s.f.rec.Inbox[at].Seq) {
+			at = i
+		}
+	}
+	if at < 0 {
+		s.arm(Wait{Kind: WaitSignal, Signal: name})
+		return true, s.bound(n)
+	}
+	sig := s.f.rec.Inbox[at]
+	s.f.rec.Inbox = slices.Delete(slices.Clone(s.f.rec.Inbox), at, at+1)
+	return false, s.hear(n, sig.Body)
+}
+
+// hear takes the payload of a signal.
+func (s *step) hear(n *node, body json.RawMessage) error {
+	if err := n.action.take(s.data, payload(body)); err != nil {
+		return s.fault(ClassInvalidInput, err)
+	}
+	return nil
+}
+
+// signal gives a signal to the state that waits for it, or keeps it until one
+// does.
+func (f *Fold) signal(e *Event, body json.RawMessage) error {
+	if err := within("signal", len(body), MaxSignal); err != nil {
+		return err
+	}
+	for _, n := range f.d.nodes {
+		if n.action != nil && n.action.fits != nil && slices.Contains(n.action.signals, e.Name) {
+			if err := n.action.fits(payload(body)); err != nil {
+				return &FaultError{Class: ClassInvalidInput, State: n.name, Err: fmt.Errorf("signal %s: %w", e.Name, inputError(err))}
+			}
+		}
+	}
+	f.remember(e.ID)
+	listens := func(w Wait) bool { return w.Kind == WaitSignal && w.Signal == e.Name }
+	if !slices.ContainsFunc(f.rec.Waits, listens) {
+		inbox := f.rec.Inbox
+		f.rec.Inbox = append(inbox[:len(inbox):len(inbox)], InboxSignal{ID: e.ID, Name: e.Name, At: e.At, Seq: e.Seq, Body: body})
+		return nil
+	}
+	return f.step(e, e.ID, func(s *step) error {
+		n, err := s.here()
+		if err != nil {
+			return err
+		}
+		if err := s.hear(n, body); err != nil {
+			return err
+		}
+		return s.leave(n)
+	})
+}
+
+// payload is that of a signal as callbacks see it: nothing is null.
+func payload(body json.RawMessage) json.RawMessage {
+	if len(body) == 0 {
+		return rawNull
+	}
+	return body
+}
+
+// elapsed goes on from a wait whose time has come. If the machine cannot, the
+// run is parked: it goes on when it is redriven.
+func (f *Fold) elapsed(e *Event) error {
+	w := f.rec.Waits[f.rec.wait(e.Effect)]
+	before := f.post
+	err := f.goOn(e, w)
+	if err == nil {
+		err = f.limits()
+	}
+	if err == nil {
+		return nil
+	}
+	f.post, f.data = before, nil
+	c := Cause{Class: ClassOf(err), Message: trim(err.Error(), MaxMessage), State: f.rec.Frames[w.Frame].State, Effect: TimerEffect, Attempt: w.Try}
+	f.rewait(w.ID, func(w *Wait) { w.Cause = &c })
+	if f.rec.Status != StatusPaused {
+		f.rec.Status, f.rec.Cause = StatusParked, &c
+	}
+	clock := f.clock
+	letter := f.letter(&Pending{ID: w.ID, Frame: w.Frame, Effect: TimerEffect, Input: rawNull, Try: w.Try, Attempt: 1, First: &clock}, c)
+	body, err := marshal(letter)
+	f.emit(Entry{Kind: EntryLetter, ID: letter.ID, Effect: TimerEffect, Body: body})
+	return err
+}
+
+// goOn does what follows from the end of a wait.
+func (f *Fold) goOn(e *Event, w Wait) error {
+	if w.Kind == WaitDeadline {
+		took := w.Due.Sub(f.rec.Started).Round(time.Millisecond)
+		return f.windUp(e.ID, Ending{StatusFailed, &Cause{Class: ClassDeadline, Message: fmt.Sprintf("the run was not over within %s", took), State: f.rec.Frames[0].State}})
+	}
+	return f.step(e, e.ID, func(s *step) error {
+		n, err := s.here()
+		if err != nil {
+			return err
+		}
+		if w.Kind == WaitSleep {
+			return s.leave(n)
+		}
+		if n.within == nil {
+			return s.fault(ClassUnknownState, fmt.Errorf("the machine has no Within in this state"))
+		}
+		f.abandon()
+		s.caught(Cause{Class: ClassDeadline, Message: fmt.Sprintf("state %s was not done within %s", n.name, w.Due.Sub(w.At).Round(time.Millisecond)), State: n.name})
+		return s.enter(n.late)
+	})
+}
+
+// abandon drops the effects of a state that took too long. Nobody can say
+// whether one of them is under way; what comes of it is dropped.
+func (f *Fold) abandon() {
+	for _, p := range f.rec.Pending {
+		f.retract(p.ID)
+	}
+	f.rec.Pending = nil
+	f.rest()
+}
+
+// settle ends the waits of the state that is left; all ends that of the run,
+// too.
+func (f *Fold) settle(all bool) {
+	if len(f.rec.Waits) == 0 {
+		return
+	}
+	var rest []Wait
+	for _, w := range f.rec.Waits {
+		if w.Kind == WaitDeadline && !all {
+			rest = append(rest, w)
+			continue
+		}
+		f.retract(w.ID)
+	}
+	f.rec.Waits = rest
+}
+
+// rewait changes a wait.
+func (f *Fold) rewait(id string, change func(w *Wait)) {
+	f.rec.Waits = slices.Clone(f.rec.Waits)
+	change(&f.rec.Waits[f.rec.wait(id)])
+}
+
+// wakeAgain has the waits that could not go on try again at once: those a
+// redrive means.
+func (f *Fold) wakeAgain(c Command) {
+	for _, w := range f.rec.Waits {
+		if w.Cause == nil || c.Effect != "" && c.Effect != w.ID || c.Try != 0 && c.Try != w.Try {
+			continue
+		}
+		f.rewait(w.ID, func(w *Wait) {
+			w.Try++
+			w.Cause = nil
+			if e, ok := w.Timer(); ok {
+				f.emit(e)
+			}
+		})
+	}
+}

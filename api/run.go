@@ -29,6 +29,7 @@ type Run struct {
 	// Counts is how many items each log has, given in Logs or not.
 	Counts  map[string]int `json:"log_counts,omitempty"`
 	Pending []Pending      `json:"pending"`
+	Waits   []Wait         `json:"waits,omitempty"` // times and signals
 	// Undos are what takes back what the run did, oldest first; it is performed
 	// in reverse order.
 	Undos []Undo `json:"undos,omitempty"`
@@ -63,6 +64,16 @@ type Pending struct {
 	Error   *statemachine.Cause `json:"error,omitempty"`  // of the last attempt
 	Input   json.RawMessage     `json:"input,omitempty"`  // over 8 KB: {"$blob": hash, "size": bytes}
 	Undoes  string              `json:"undoes,omitempty"` // id of the effect that it takes back
+}
+
+// Wait is a time or a signal that the run waits for.
+type Wait struct {
+	ID     string                `json:"id"`
+	Kind   statemachine.WaitKind `json:"kind"`
+	Signal string                `json:"signal,omitempty"` // its name
+	Due    *time.Time            `json:"due,omitempty"`    // when it is over
+	Since  time.Time             `json:"since"`
+	Error  *statemachine.Cause   `json:"error,omitempty"` // why the machine could not go on then
 }
 
 // Undo is an effect that takes back what the run did in a state.
@@ -110,6 +121,9 @@ func runOf(r *statemachine.Record) *Run {
 		ID: r.Run, Machine: r.Machine, Version: r.Version, State: r.To, Status: r.Status, Revision: r.Rev,
 		Error: r.Cause, Started: r.Started, Updated: r.At, Data: r.Data, Index: r.Index, Build: r.Build, By: r.By,
 		Pending: make([]Pending, 0, len(r.Pending)), Ending: r.Ending,
+	}
+	for _, w := range r.Waits {
+		run.Waits = append(run.Waits, Wait{ID: w.ID, Kind: w.Kind, Signal: w.Signal, Due: w.Due, Since: w.At, Error: w.Cause})
 	}
 	for i := range r.Pending {
 		p := &r.Pending[i]

@@ -54,6 +54,12 @@ const (
 	KeyClosed    Code = "key_closed"      // its provider wants no more with its flow key until a time
 	Limited      Code = "limited"         // its type has limits over all workers, and it waits for its turn
 	Elsewhere    Code = "waits"           // it waits in a place that this build does not know
+
+	// A time or a signal that it waits for.
+	Sleeping     Code = "sleeping"      // its state is over at a time
+	AwaitsSignal Code = "awaits_signal" // its state is over when somebody sends a signal
+	Bounded      Code = "bounded"       // its state, or the run, may take until a time
+	WaitDue      Code = "wait_due"      // that time has come: waits for a worker
 )
 
 // Explanation says why a run does not move.
@@ -88,6 +94,8 @@ type Reason struct {
 	Attempt  int                 `json:"attempt,omitempty"`
 	Try      int                 `json:"try,omitempty"`
 	Error    *statemachine.Cause `json:"error,omitempty"`
+	Wait     string              `json:"wait,omitempty"`    // id of a wait
+	Signal   string              `json:"signal,omitempty"`  // name of a signal
 	Undoes   string              `json:"undoes,omitempty"`  // id of the effect that it takes back
 	Crashes  int                 `json:"crashes,omitempty"` // workers that died at it, one after the other
 

@@ -47,9 +47,9 @@ func rank(c Code) int {
 		{StartWaits, EventWaits},
 		{GivenUp, InDoubt, Crashed, UndoGivenUp, EffectPaused, StatePaused, NoHandler},
 		{KeyHeld, OwnerLost, Lost, Again, Unclaimed, Elsewhere},
-		{KeyClosed, Limited, Unverified, Throttled, Retry, UndoRetry, RetryDue, Accepted},
+		{KeyClosed, Limited, Unverified, Throttled, Retry, UndoRetry, RetryDue, Accepted, AwaitsSignal, Sleeping, WaitDue},
 		{InQueue, Delivered, Inline, Verifying, Performing, Undoing},
-		{Held, NothingToWait},
+		{Held, NothingToWait, Bounded},
 	}
 	i := slices.IndexFunc(order[:], func(codes []Code) bool { return slices.Contains(codes, c) })
 	if i < 0 {
@@ -86,7 +86,10 @@ func (f *Facts) run(x *Explanation) {
 	for i := range r.Pending {
 		x.add(f.effect(&r.Pending[i]))
 	}
-	if len(r.Pending) == 0 {
+	for i := range r.Waits {
+		x.add(f.wait(&r.Waits[i]))
+	}
+	if len(r.Pending)+len(r.Waits) == 0 {
 		x.add(Reason{Code: NothingToWait, Text: "nothing is pending in state " + r.To, Since: r.At, Help: "pawl run show " + word(f.Run)})
 	}
 	f.stopped(x)

@@ -240,3 +240,50 @@ func TestHelpIsOneCommand(t *testing.T) {
 		}
 	}
 }
+
+// What is waited for that is no effect is named as well.
+func TestCausesOfWaits(t *testing.T) {
+	t.Parallel()
+	later, before := now.Add(time.Hour), now.Add(-4*time.Second)
+	wait := func(kind statemachine.WaitKind, due *time.Time, change ...func(*statemachine.Wait)) *Facts {
+		w := statemachine.Wait{ID: "w1", Kind: kind, Due: due, Try: 1, At: now.Add(-time.Minute)}
+		for _, c := range change {
+			c(&w)
+		}
+		f := facts()
+		f.Record.Waits = []statemachine.Wait{w}
+		return f
+	}
+	named := func(w *statemachine.Wait) { w.Signal = "irb approved" }
+	failed := func(w *statemachine.Wait) { w.Cause = &statemachine.Cause{Class: "panic", Message: "oh"} }
+	missing := wait(statemachine.WaitSleep, &later)
+	missing.Wakes["w1"] = Message{Place: Missing}
+	lettered := wait(statemachine.WaitSleep, &before, failed)
+	lettered.Letters["w1"] = Letter{Seq: 7}
+	nobody := wait(statemachine.WaitSleep, &later)
+	nobody.Workers = []Worker{}
+	for name, tt := range map[string]struct {
+		f     *Facts
+		code  Code
+		alone bool
+		text  string
+		help  string
+	}{
+		"sleeps":            {wait(statemachine.WaitSleep, &later), Sleeping, true, "state summarise sleeps until 2026-11-30T09:00:00Z", "pawl run watch r-1"},
+		"for a worker":      {wait(statemachine.WaitSleep, &before), WaitDue, true, "4s ago: it waits for a worker", "pawl run watch r-1"},
+		"its timer is gone": {missing, Lost, true, "the sweeper arms it again", "pawl run watch r-1"},
+		"a signal":          {wait(statemachine.WaitSignal, nil, named), AwaitsSignal, false, "waits for signal irb approved", "pawl run signal r-1 'irb approved' '{…}'"},
+		"a bound":           {wait(statemachine.WaitWithin, &later), Bounded, true, "is left if it is not done by 2026-11-30T09:00:00Z", "pawl run watch r-1"},
+		"a deadline":        {wait(statemachine.WaitDeadline, &later), Bounded, true, "the run fails if it is not over by", "pawl run watch r-1"},
+		"cannot go on":      {lettered, GivenUp, false, "cannot go on from summarise: panic: oh", "pawl run retry r-1"},
+		"nobody there":      {nobody, NoWorkers, false, "no worker answers", "start a worker"},
+	} {
+		x := Of(tt.f)
+		if r := x.Because[0]; r.Code != tt.code || r.Alone != tt.alone || !strings.Contains(r.Text, tt.text) || !strings.Contains(r.Help, tt.help) {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	if x := Of(lettered); x.Because[0].Letter != 7 {
+		t.Errorf("letter %d, want 7", x.Because[0].Letter)
+	}
+}

@@ -218,18 +218,22 @@ func (o *observation) told(ctx context.Context) error {
 func (o *observation) letters(ctx context.Context) error {
 	box := &Letters{o.link}
 	found := map[string]explain.Letter{}
-	n := 0
+	given := map[string]int{} // up: by id, the try
 	for _, p := range o.facts.Record.Pending {
-		if p.Place != statemachine.Parked {
-			continue
+		if p.Place == statemachine.Parked && len(given) < mostObserved {
+			given[p.ID] = p.Try
 		}
-		if n++; n > mostObserved {
-			break
+	}
+	for _, w := range o.facts.Record.Waits {
+		if w.Cause != nil && len(given) < mostObserved {
+			given[w.ID] = w.Try
 		}
-		id := p.ID + ":" + strconv.Itoa(p.Try)
+	}
+	for of, try := range given {
+		id := of + ":" + strconv.Itoa(try)
 		entry, err := o.lead(ctx, streamDLQ, map[string]any{"last_by_subj": o.subj.letterIndex(hashToken(id))})
 		if err != nil {
-			return fmt.Errorf("look for the letter of %s: %w", p.Effect, err)
+			return fmt.Errorf("look for the letter of %s: %w", of, err)
 		}
 		if entry == nil || entry.seq < 2 {
 			continue
@@ -242,7 +246,7 @@ func (o *observation) letters(ctx context.Context) error {
 		if m != nil && m.headers().Get(dlqHash) == hashToken(id) {
 			l.Seq, l.At = m.seq, m.time
 		}
-		found[p.ID] = l
+		found[of] = l
 	}
 	o.facts.Letters = found
 	return nil

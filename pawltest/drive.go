@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	sm "github.com/pawlrun/pawl/statemachine"
@@ -12,8 +13,9 @@ import (
 // maxRecords stops a run that goes on for ever.
 const maxRecords = 100_000
 
-// drive performs what the run waits for until it has ended or is parked, and
-// then folds its new records again.
+// drive performs what the run waits for until it has ended, is parked, or waits
+// for a signal, and then folds its new records again. A run that sleeps sleeps
+// no longer than it takes to read this.
 func (r *Run) drive() {
 	r.t.Helper()
 	for r.next() {
@@ -35,6 +37,10 @@ func (r *Run) next() bool {
 			r.perform(p)
 			return true
 		case sm.Retry:
+			if w := r.firstDue(); w != nil && w.Due.Before(*p.RetryAt) {
+				r.elapse(w)
+				return true
+			}
 			if p.RetryAt.After(r.now) {
 				r.now = *p.RetryAt
 			}
@@ -42,7 +48,38 @@ func (r *Run) next() bool {
 			return true
 		}
 	}
+	if w := r.firstDue(); w != nil && r.sleeps() {
+		r.elapse(w)
+		return true
+	}
 	return false
+}
+
+// sleeps reports whether the run waits for nothing but a time.
+func (r *Run) sleeps() bool {
+	return r.last().Status == sm.StatusRunning &&
+		slices.ContainsFunc(r.last().Waits, func(w sm.Wait) bool { return w.Kind == sm.WaitSleep && w.Cause == nil })
+}
+
+// firstDue is the wait that is over first, nil if none is by itself.
+func (r *Run) firstDue() *sm.Wait {
+	var first *sm.Wait
+	for i := range r.last().Waits {
+		w := &r.last().Waits[i]
+		if _, armed := w.Timer(); armed && (first == nil || w.Due.Before(*first.Due)) {
+			first = w
+		}
+	}
+	return first
+}
+
+// elapse lets the time come that a wait is over.
+func (r *Run) elapse(w *sm.Wait) {
+	r.t.Helper()
+	if w.Due.After(r.now) {
+		r.now = *w.Due
+	}
+	r.must(sm.Event{Kind: sm.EventDue, Effect: w.ID, Try: w.Try})
 }
 
 // perform calls what performs a pending effect, and folds the outcome in.

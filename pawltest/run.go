@@ -122,6 +122,27 @@ func (r *Run) Signal(id, name string, body any) sm.Outcome {
 	return o
 }
 
+// Advance lets time go by: what is due meanwhile happens in its order, and the
+// run is driven until it has come to rest again.
+func (r *Run) Advance(d time.Duration) {
+	r.t.Helper()
+	end := r.now.Add(d)
+	for {
+		w := r.firstDue()
+		if w == nil || w.Due.After(end) {
+			break
+		}
+		r.elapse(w)
+		r.drive()
+	}
+	if end.After(r.now) {
+		r.now = end
+	}
+}
+
+// Waits are the times and signals that the run waits for.
+func (r *Run) Waits() []sm.Wait { return slices.Clone(r.last().Waits) }
+
 // Command gives the run a command (cancel, pause, resume or redrive), and drives
 // it until it has come to rest again.
 func (r *Run) Command(id string, kind sm.EventKind, c sm.Command) sm.Outcome {

@@ -84,7 +84,7 @@ func (a *app) printRun(r *api.Run) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if err := a.printPending(r.Pending, now); err != nil {
+	if err := a.printPending(r.Pending, r.Waits, now); err != nil {
 		return err
 	}
 	if err := a.printUndos(r); err != nil {
@@ -105,8 +105,8 @@ func (a *app) printRun(r *api.Run) error {
 	return nil
 }
 
-func (a *app) printPending(pending []api.Pending, now time.Time) error {
-	if len(pending) == 0 {
+func (a *app) printPending(pending []api.Pending, waits []api.Wait, now time.Time) error {
+	if len(pending)+len(waits) == 0 {
 		return nil
 	}
 	if _, err := io.WriteString(a.Stdout, "\nWaits for:\n"); err != nil {
@@ -119,6 +119,18 @@ func (a *app) printPending(pending []api.Pending, now time.Time) error {
 			next = "in " + max(0, p.RetryAt.Sub(now)).Round(time.Second).String()
 		}
 		if err := t.Row(p.Effect, p.Place, p.Attempt, cli.Age(now, p.Since), next, p.Key, causeText(p.Error)); err != nil {
+			return err
+		}
+	}
+	for _, w := range waits {
+		what, next := string(w.Kind), ""
+		if w.Signal != "" {
+			what += " " + w.Signal
+		}
+		if w.Due != nil {
+			next = "in " + max(0, w.Due.Sub(now)).Round(time.Second).String()
+		}
+		if err := t.Row(what, "", "", cli.Age(now, w.Since), next, "", causeText(w.Error)); err != nil {
 			return err
 		}
 	}

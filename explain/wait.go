@@ -1,0 +1,47 @@
+package explain
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/pawlrun/pawl/statemachine"
+)
+
+// wait explains what is waited for that is no effect.
+func (f *Facts) wait(w *statemachine.Wait) Reason {
+	e := Reason{Wait: w.ID, Since: w.At, Error: w.Cause, Signal: w.Signal, Help: "pawl run watch " + word(f.Run)}
+	if m, ok := f.Wakes[w.ID]; ok {
+		e.Message = &m
+	}
+	if w.Due != nil {
+		e.Until = *w.Due
+	}
+	if w.Cause != nil {
+		e.Code, e.Help = GivenUp, "pawl run retry "+word(f.Run)
+		e.Text = "the machine cannot go on from " + f.Record.To + ": " + causeText(w.Cause)
+		e.Letter = f.Letters[w.ID].Seq
+		return e
+	}
+	switch w.Kind {
+	case statemachine.WaitSignal:
+		e.Code, e.Text = AwaitsSignal, fmt.Sprintf("state %s waits for signal %s", f.Record.To, w.Signal)
+		e.Help = fmt.Sprintf("pawl run signal %s %s '{…}'", word(f.Run), word(w.Signal))
+		return e
+	case statemachine.WaitSleep:
+		e.Code, e.Alone, e.Text = Sleeping, true, fmt.Sprintf("state %s sleeps until %s", f.Record.To, moment(*w.Due))
+	case statemachine.WaitDeadline:
+		e.Code, e.Alone, e.Text = Bounded, true, fmt.Sprintf("the run fails if it is not over by %s", moment(*w.Due))
+	default:
+		e.Code, e.Alone, e.Text = Bounded, true, fmt.Sprintf("state %s is left if it is not done by %s", f.Record.To, moment(*w.Due))
+	}
+	switch late := f.Now.Sub(*w.Due); {
+	case e.Message != nil && e.Message.Place == Missing:
+		e.Code, e.Text = Lost, e.Text+"; its timer is missing: the sweeper arms it again"
+	case late > 0:
+		e.Code, e.Text = WaitDue, e.Text+fmt.Sprintf(", %s ago: it waits for a worker", late.Round(time.Second))
+	}
+	return e
+}
+
+// moment is a time as texts give it.
+func moment(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -146,10 +146,12 @@ func TestClientOfAFleet(t *testing.T) {
 		t.Errorf("History ends at %d, want %d", revisions, run.Revision)
 	}
 	found := false
-	for l, err := range c.List(ctx, client.Query{Status: client.StatusCancelled, Limit: 1}) {
-		must("List", err)
-		for _, r := range l.Runs {
-			found = found || r.ID == id
+	for end := time.Now().Add(20 * time.Second); !found && time.Now().Before(end); { // the index may be moments behind
+		for l, err := range c.List(ctx, client.Query{Status: client.StatusCancelled, Limit: 1}) {
+			must("List", err)
+			for _, r := range l.Runs {
+				found = found || r.ID == id
+			}
 		}
 	}
 	letter := uint64(0)
@@ -216,24 +218,24 @@ func TestResolveAndHold(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	ctx := t.Context()
+	ctx, id := t.Context(), fmt.Sprint("resolved-", time.Now().UnixNano())
 	input := json.RawMessage(`{"steps":[{"do":"http.post","input":{"url":"http://elsewhere.example/"}}]}`)
-	if _, err := c.Start(ctx, "kitchensink", input, client.StartOptions{ID: "resolved"}); err != nil {
+	if _, err := c.Start(ctx, "kitchensink", input, client.StartOptions{ID: id}); err != nil {
 		t.Fatal(err)
 	}
 	var r *client.Run
-	for r == nil || r.Status != "parked" {
-		if r, err = c.Get(ctx, "resolved", 0); err != nil {
-			t.Fatal(err)
+	for end := time.Now().Add(20 * time.Second); r == nil || r.Status != client.StatusParked; {
+		if r, err = c.Get(ctx, id, 0); err != nil || time.Now().After(end) {
+			t.Fatalf("it is not parked: %+v, %v", r, err)
 		}
 	}
-	if _, err := c.Resolve(ctx, "resolved", nil, client.CommandOptions{}); !errors.Is(err, client.ErrInvalid) {
+	if _, err := c.Resolve(ctx, id, nil, client.CommandOptions{}); !errors.Is(err, client.ErrInvalid) {
 		t.Errorf("a resolve that names no effect: %v", err)
 	}
-	if _, err := c.Resolve(ctx, "resolved", map[string]int{"status": 200}, client.CommandOptions{Effect: r.Pending[0].ID, By: "ann", Reason: "done by hand"}); err != nil {
+	if _, err := c.Resolve(ctx, id, map[string]int{"status": 200}, client.CommandOptions{Effect: r.Pending[0].ID, By: "ann", Reason: "done by hand"}); err != nil {
 		t.Errorf("resolve: %v", err)
 	}
-	if r, err := c.Wait(ctx, "resolved"); err != nil || r.Status != "succeeded" {
+	if r, err := c.Wait(ctx, id); err != nil || r.Status != "succeeded" {
 		t.Errorf("after it: %+v, %v", r, err)
 	}
 

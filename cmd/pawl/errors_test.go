@@ -227,7 +227,10 @@ func TestWatchOutlastsTheServer(t *testing.T) {
 func TestStartsAreFull(t *testing.T) {
 	t.Parallel()
 	node := natstest.One(t, natstest.Lazy)
-	ask := func(args ...string) outcome { t.Helper(); return pawlRun(t, append([]string{"-s", node.URL()}, args...)...) }
+	ask := func(args ...string) outcome {
+		t.Helper()
+		return pawlRun(t, append([]string{"-s", node.URL()}, args...)...)
+	}
 	if got := ask("provision"); got.code != 0 {
 		t.Fatalf("pawl provision = %+v", got)
 	}

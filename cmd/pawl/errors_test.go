@@ -226,7 +226,7 @@ func TestWatchOutlastsTheServer(t *testing.T) {
 // A full queue of starts is one clear error, with a worker or without.
 func TestStartsAreFull(t *testing.T) {
 	t.Parallel()
-	node := natstest.One(t, natstest.Lazy)
+	node := natstest.One(t)
 	ask := func(args ...string) outcome {
 		t.Helper()
 		return pawlRun(t, append([]string{"-s", node.URL()}, args...)...)

@@ -71,7 +71,7 @@ func (c *Client) Retry(ctx context.Context, run string, o CommandOptions) (Told,
 func (c *Client) Resolve(ctx context.Context, run string, result any, o CommandOptions) (Told, error) {
 	op := "resolve run " + run
 	if o.Effect == "" {
-		return Told{}, invalid(op, errors.New("Effect is needed: the id of the effect"))
+		return Told{}, invalid(op, errors.New("the options name no Effect, the id of the effect"))
 	}
 	b := []byte("null")
 	if result != nil {

@@ -45,7 +45,7 @@ func (v *vigils) catalog() *statemachine.Catalog {
 	m.Deadline(time.Hour)
 	m.State("sleep", statemachine.Sleep(func(d *vigil) time.Duration {
 		return time.Duration(d.Nap)
-	})).When(func(*vigil) bool {
+	}, nil)).When(func(*vigil) bool {
 		if v.broken.Load() {
 			panic("this build cannot")
 		}

@@ -19,7 +19,7 @@ type visit struct {
 func visits() *sm.Machine[visit] {
 	m := sm.New[visit]("visit", 1)
 	m.Deadline(30 * 24 * time.Hour)
-	m.State("cool_off", sm.Sleep(func(*visit) time.Duration { return 24 * time.Hour }))
+	m.State("cool_off", sm.Sleep(func(*visit) time.Duration { return 24 * time.Hour }, nil))
 	m.State("ask", sm.Signal("answer", func(v *visit, s string) { v.Answer = s })).Within(3*24*time.Hour, "remind")
 	m.State("book", sm.Call[visit](Mail, nil, nil)).Within(time.Minute, "late").Then("done")
 	m.State("remind", sm.Signal("answer", func(v *visit, s string) { v.Answer = s })).Forever().Then("book")

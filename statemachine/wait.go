@@ -35,12 +35,19 @@ const (
 // TimerEffect stands for the effect type in what is told of a timer.
 const TimerEffect = "timer"
 
-// Sleep waits for a time, which is taken of the data when the state is entered.
-// It is never over before, by the clock of the broker. At most MaxWait.
-func Sleep[T any](d func(*T) time.Duration) Action[T] {
+// Sleep waits for a time, which is taken of the data when the state is entered,
+// and then calls over, if that is not nil. It is never over before, by the
+// clock of the broker. At most MaxWait.
+func Sleep[T any](d func(*T) time.Duration, over func(*T)) Action[T] {
 	a := &action{kind: KindSleep}
 	if d != nil {
 		a.sleep = func(data any) time.Duration { return d(data.(*T)) }
+	}
+	a.take = func(data any, _ json.RawMessage) error {
+		if over != nil {
+			over(data.(*T))
+		}
+		return nil
 	}
 	return waiting[T]{a}
 }
@@ -157,7 +164,7 @@ func (s *step) wait(n *node) (bool, error) {
 func (s *step) sleep(n *node) (bool, error) {
 	d := n.action.sleep(s.data)
 	if d == 0 {
-		return false, nil
+		return false, n.action.take(s.data, nil)
 	}
 	due, err := s.until("Sleep", d)
 	if err == nil {
@@ -274,6 +281,9 @@ func (f *Fold) goOn(e *Event, w Wait) error {
 			return err
 		}
 		if w.Kind == WaitSleep {
+			if err := n.action.take(s.data, nil); err != nil {
+				return err
+			}
 			return s.leave(n)
 		}
 		if n.within == nil {

@@ -41,7 +41,7 @@ func (d *trial) hear(w word) {
 func trials() *sm.Machine[trial] {
 	m := sm.New[trial]("trial", 1)
 	m.Deadline(time.Hour)
-	m.State("sleep", sm.Sleep((*trial).nap)).Then("listen")
+	m.State("sleep", sm.Sleep((*trial).nap, nil)).Then("listen")
 	m.State("listen", sm.Signal("word", (*trial).hear)).WithinOf((*trial).limit, "late")
 	m.State("call", sm.Call[trial](tick, nil, nil)).Within(time.Second, "late").Catch("*", "late")
 	m.Succeed("done")
@@ -279,7 +279,7 @@ func stucks() *sm.Definition { return trialStuck(true) }
 
 func trialStuck(broken bool) *sm.Definition {
 	m := sm.New[trial]("trial", 1)
-	m.State("sleep", sm.Sleep((*trial).nap)).When(func(*trial) bool {
+	m.State("sleep", sm.Sleep((*trial).nap, nil)).When(func(*trial) bool {
 		if broken {
 			panic("not today")
 		}
@@ -322,10 +322,10 @@ func TestFaultsOfWaits(t *testing.T) {
 	t.Parallel()
 	m := sm.New[trial]("trial", 1)
 	m.Deadline(-time.Second)
-	m.State("a", sm.Sleep[trial](nil)).Catch("x", "done").Forever()
+	m.State("a", sm.Sleep[trial](nil, nil)).Catch("x", "done").Forever()
 	m.State("b", sm.Signal("Word", (*trial).hear))
 	m.State("c", sm.SignalOf[trial](nil, nil)).Within(time.Hour, "nowhere").Forever()
-	m.State("d", sm.Call[trial](tick, nil, nil)).Within(-time.Second, "done").Within(time.Second, "done").Undo(sm.Sleep((*trial).nap))
+	m.State("d", sm.Call[trial](tick, nil, nil)).Within(-time.Second, "done").Within(time.Second, "done").Undo(sm.Sleep((*trial).nap, nil))
 	m.Decide("e").WithinOf(nil, "done")
 	m.Succeed("done")
 	got := fmt.Sprint(m.Definitions()[0].Check())

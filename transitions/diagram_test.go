@@ -2,6 +2,7 @@ package transitions
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -20,7 +21,7 @@ func TestDiagrams(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, d := range catalog.Definitions() {
-		path := filepath.Join("testdata", "diagrams", d.Name+".mmd")
+		path := filepath.Join("testdata", "diagrams", fmt.Sprintf("%s_%d.mmd", d.Name, d.Version))
 		if *update {
 			if err := os.WriteFile(path, []byte(d.Diagram()), 0o644); err != nil {
 				t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pawlrun/pawl/statemachine"
 )
@@ -25,7 +26,7 @@ type sinkData struct {
 	Results statemachine.Log[json.RawMessage] `json:"results"`        // of all effects, in order
 }
 
-// sinkStep is a line of the script: an effect to perform, or the end.
+// sinkStep is a line of the script: an effect to perform, a wait, or the end.
 type sinkStep struct {
 	Do    string          `json:"do,omitempty"` // effect type
 	Input json.RawMessage `json:"input,omitempty"`
@@ -36,17 +37,33 @@ type sinkStep struct {
 	Flow   string `json:"flow,omitempty"`   // flow key; default: the host of the input's "url", if it has one
 	Place  string `json:"place,omitempty"`  // "queued": never by the worker that asks for it
 	Fail   string `json:"fail,omitempty"`   // ends the run as failed, for this reason
+
+	Sleep   statemachine.Duration `json:"sleep,omitempty"`   // how long to wait
+	Await   string                `json:"await,omitempty"`   // name of a signal; its payload is a result
+	Timeout statemachine.Duration `json:"timeout,omitempty"` // how long to wait for that; default 10 years
 }
 
 // kitchensink performs a script of effects: for trying out a fleet, for tests
 // and for measurements. It may use every effect the fleet has.
-func kitchensink(effects []string) *statemachine.Machine[sinkData] {
-	m := statemachine.New[sinkData]("kitchensink", 1)
-	m.Check(func(s *sinkData) error { return s.check(effects) })
-	m.Decide("next").When((*sinkData).failing, "failed").When((*sinkData).finished, "done").Then("perform")
+//
+// Version 1 does not wait: it is there for the runs that began with it.
+func kitchensink(effects []string, version int) *statemachine.Machine[sinkData] {
+	m := statemachine.New[sinkData]("kitchensink", version)
+	m.Check(func(s *sinkData) error { return s.check(effects, version) })
+	next := m.Decide("next").When((*sinkData).failing, "failed").When((*sinkData).finished, "done")
+	if version > 1 {
+		next.When((*sinkData).sleeping, "sleep").When((*sinkData).awaiting, "await")
+	}
+	next.Then("perform")
 	m.State("perform", statemachine.CallOf(statemachine.ToolNames(effects...), (*sinkData).pick, (*sinkData).performed).
 		Key((*sinkData).key).Flow((*sinkData).flow).QueuedWhen((*sinkData).queued)).
 		Visits(maxSinkSteps, "too_long").Then("next")
+	if version > 1 {
+		m.State("sleep", statemachine.Sleep((*sinkData).nap, (*sinkData).waited)).Visits(maxSinkSteps, "too_long").Then("next")
+		m.State("await", statemachine.SignalOf((*sinkData).awaited, (*sinkData).heard)).WithinOf((*sinkData).patience, "unheard").
+			Visits(maxSinkSteps, "too_long").Then("next")
+		m.Fail("unheard", "await_timeout")
+	}
 	m.Succeed("done")
 	m.Fail("failed", "scripted_failure").Because((*sinkData).reason)
 	m.Fail("too_long", "too_long")
@@ -54,14 +71,14 @@ func kitchensink(effects []string) *statemachine.Machine[sinkData] {
 }
 
 // check says what is wrong with the script.
-func (s *sinkData) check(effects []string) error {
+func (s *sinkData) check(effects []string, version int) error {
 	if s.At != 0 || s.Done != 0 || s.Results.Len() != 0 {
 		return errors.New("at, done and results are the run's own: they cannot be given")
 	}
 	var faults []error
 	total := 0
 	for i, step := range s.Steps {
-		if err := step.check(effects); err != nil {
+		if err := step.check(effects, version); err != nil {
 			faults = append(faults, fmt.Errorf("steps[%d]: %w", i, err))
 			continue
 		}
@@ -73,13 +90,30 @@ func (s *sinkData) check(effects []string) error {
 	return errors.Join(faults...)
 }
 
-func (p sinkStep) check(effects []string) error {
+func (p sinkStep) check(effects []string, version int) error {
+	what := 0
+	for _, is := range []bool{p.Do != "", p.Fail != "", p.Sleep != 0, p.Await != ""} {
+		if is {
+			what++
+		}
+	}
+	waits := p.Sleep != 0 || p.Await != ""
 	switch {
-	case (p.Do == "") == (p.Fail == ""):
-		return errors.New("a step has exactly one of do and fail")
-	case p.Fail != "" && (p.Input != nil || p.Key != "" || p.Flow != "" || p.Repeat != 0 || p.Place != ""):
-		return errors.New("fail stands alone in its step")
-	case p.Fail != "":
+	case what != 1:
+		return errors.New("a step has exactly one of do, sleep, await and fail")
+	case version == 1 && (waits || p.Timeout != 0):
+		return errors.New("version 1 of the machine does not wait")
+	case p.Do == "" && (p.Input != nil || p.Key != "" || p.Flow != "" || p.Repeat != 0 || p.Place != ""):
+		return errors.New("input, key, flow, repeat and place are of a step with do")
+	case p.Timeout != 0 && p.Await == "":
+		return errors.New("timeout is of a step with await")
+	case p.Sleep < 0 || time.Duration(p.Sleep) > statemachine.MaxWait:
+		return fmt.Errorf("sleep is %s, not 0 to %s", time.Duration(p.Sleep), statemachine.MaxWait)
+	case p.Timeout < 0 || time.Duration(p.Timeout) > statemachine.MaxWait:
+		return fmt.Errorf("timeout is %s, not 0 to %s", time.Duration(p.Timeout), statemachine.MaxWait)
+	case len(p.Await) > statemachine.MaxID:
+		return fmt.Errorf("the name of the signal has more than %d bytes", statemachine.MaxID)
+	case p.Do == "":
 		return nil
 	case !slices.Contains(effects, p.Do):
 		return fmt.Errorf("effect %q is not known here: there are %s", p.Do, strings.Join(effects, ", "))
@@ -107,6 +141,28 @@ func (s *sinkData) step() sinkStep {
 func (s *sinkData) failing() bool { return s.step().Fail != "" }
 
 func (s *sinkData) finished() bool { return s.At >= len(s.Steps) }
+
+func (s *sinkData) sleeping() bool { return s.step().Sleep != 0 }
+
+func (s *sinkData) awaiting() bool { return s.step().Await != "" }
+
+func (s *sinkData) nap() time.Duration { return time.Duration(s.step().Sleep) }
+
+func (s *sinkData) waited() { s.At++ }
+
+func (s *sinkData) awaited() string { return s.step().Await }
+
+func (s *sinkData) patience() time.Duration {
+	if d := time.Duration(s.step().Timeout); d != 0 {
+		return d
+	}
+	return statemachine.MaxWait
+}
+
+func (s *sinkData) heard(payload json.RawMessage) {
+	s.Results.Append(payload)
+	s.At++
+}
 
 func (s *sinkData) pick() (effect string, input json.RawMessage) {
 	step := s.step()

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -248,6 +249,25 @@ func TestKitchensinkStaysSmall(t *testing.T) {
 	}
 }
 
+// A script waits for times and signals, and fails where nobody answers.
+func TestSinkWaits(t *testing.T) {
+	t.Parallel()
+	r := run(t, Config{}, "kitchensink", `{"steps":[{"sleep":"72h"},{"do":"noop"},{"await":"word","timeout":"1h"},{"await":"word"},{"sleep":"1ns"}]}`)
+	if r.State() != "await" || r.Now().Sub(r.Records()[0].At) != 72*time.Hour {
+		t.Fatalf("in %s after %s", r.State(), r.Now().Sub(r.Records()[0].At))
+	}
+	r.Signal("s1", "word", "first")
+	r.Advance(1000 * time.Hour)
+	r.Signal("s2", "word", "second")
+	if r.Status() != statemachine.StatusSucceeded || len(r.Records()[len(r.Records())-1].Logs) != 1 || r.Records()[len(r.Records())-1].Logs["results"].Count != 3 {
+		t.Errorf("%s in %s, logs %+v", r.Status(), r.State(), r.Records()[len(r.Records())-1].Logs)
+	}
+	r = run(t, Config{}, "kitchensink", `{"steps":[{"await":"word","timeout":"1h"}]}`)
+	if r.Advance(time.Hour); r.Status() != statemachine.StatusFailed || r.Cause().Class != "await_timeout" {
+		t.Errorf("%s: %+v", r.Status(), r.Cause())
+	}
+}
+
 func TestAdmission(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ machine, input, says string }{
@@ -261,9 +281,13 @@ func TestAdmission(t *testing.T) {
 		{"invoice", `{"invoice":"a b","to":"a@b","document":{"text":"a"}}`, "without spaces"},
 		{"invoice", `{"invoice":"1","to":"a@b","document":{"text":"a"},"entry":"x"}`, "results"},
 		{"kitchensink", `{"steps":[{"do":"rm.rf"}]}`, `steps[0]: effect "rm.rf" is not known here`},
-		{"kitchensink", `{"steps":[{"do":"noop"},{}]}`, "steps[1]: a step has exactly one of do and fail"},
+		{"kitchensink", `{"steps":[{"do":"noop"},{}]}`, "steps[1]: a step has exactly one of do, sleep, await and fail"},
 		{"kitchensink", `{"steps":[{"do":"noop","fail":"x"}]}`, "exactly one"},
-		{"kitchensink", `{"steps":[{"fail":"x","repeat":2}]}`, "fail stands alone"},
+		{"kitchensink", `{"steps":[{"fail":"x","repeat":2}]}`, "input, key, flow, repeat and place are of a step with do"},
+		{"kitchensink", `{"steps":[{"sleep":"1s","await":"word"}]}`, "exactly one"},
+		{"kitchensink", `{"steps":[{"sleep":"1s","timeout":"1s"}]}`, "timeout is of a step with await"},
+		{"kitchensink", `{"steps":[{"sleep":"-1s"}]}`, "sleep is -1s, not 0 to 87600h0m0s"},
+		{"kitchensink", `{"steps":[{"await":"word","timeout":"87601h"}]}`, "timeout is 87601h0m0s"},
 		{"kitchensink", `{"steps":[{"do":"noop","repeat":-1}]}`, "repeat is -1"},
 		{"kitchensink", `{"steps":[{"do":"noop","repeat":600000},{"do":"noop","repeat":600000}]}`, "more than 1000000 effects"},
 		{"kitchensink", `{"steps":[{"do":"noop","place":"here"}]}`, `place is "here"`},

@@ -522,9 +522,9 @@ func TestFiveAttemptsThenARedrive(t *testing.T) {
 			continue
 		}
 		for i, least := 0, 500*time.Millisecond; i < 4; i, least = i+1, 2*least {
-			// What is late by less than the wait before it is the machine's business.
-			if wait := at[i+1].Sub(at[i]); wait < least || wait > 4*least {
-				t.Errorf("%s: attempt %d came %s after the one before, want %s to %s", key, i+2, wait, least, 3*least)
+			// How late it may be is what the records say, below; the rest is the machine's business.
+			if wait := at[i+1].Sub(at[i]); wait < least {
+				t.Errorf("%s: attempt %d came %s after the one before, want %s at least", key, i+2, wait, least)
 			}
 		}
 	}

@@ -72,7 +72,7 @@ func (s *Source) fill(q *queue.Message, incarnation, place string) error {
 }
 
 func fillStart(q *queue.Message, machine, incarnation string) error {
-	q.Kind, q.Machine, q.Priority = queue.Start, machine, queue.Normal
+	q.Kind, q.Machine = queue.Start, machine
 	run, given, err := idFrom(q.Headers, mostID, headerRun, headerMsgID)
 	if !given {
 		run = machine + "-" + incarnation + "-" + strconv.FormatUint(q.Seq, 10)
@@ -91,7 +91,15 @@ func fillStart(q *queue.Message, machine, incarnation string) error {
 		}
 		q.Version = n
 	}
+	return first(append(errs, fillStanding(q))...)
+}
+
+// fillStanding reads by what a start is put in line.
+func fillStanding(q *queue.Message) error {
+	var errs []error
+	q.Priority = queue.Normal
 	if v, ok := q.Headers[headerPriority]; ok {
+		var err error
 		if q.Priority, err = queue.ParsePriority(v); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", headerPriority, err))
 		}

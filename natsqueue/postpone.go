@@ -139,5 +139,8 @@ func (s *Source) fillLater(q *queue.Message) error {
 			q.Headers[k] = string(v)
 		}
 	}
+	if q.Kind == queue.Start {
+		return fillStanding(q)
+	}
 	return nil
 }

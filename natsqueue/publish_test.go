@@ -229,7 +229,7 @@ func TestPostpone(t *testing.T) {
 	f := one(t)
 	s := f.q.link.subj
 	f.publish(s.start("sink"), map[string]string{"traceparent": "00-1", "X-Odd": "a: b\xff"}, "{\n}")
-	f.publish(s.start("sink"), map[string]string{"Pawl-Run-Id": "r 1", "Pawl-Machine-Version": "7"}, ``)
+	f.publish(s.start("sink"), map[string]string{"Pawl-Run-Id": "r 1", "Pawl-Machine-Version": "7", "Pawl-Priority": "high", "Pawl-Tenant": "Żółw & co"}, ``)
 	f.publish(s.signal("a.b", "go"), nil, `{}`)
 	f.publish(s.event("a.b"), map[string]string{"Pawl-Event-Id": "e"}, `{}`)
 	f.publishAll(effectItem("合同", "E", 9), timerItem("r", "E", 3, time.Now(), 9))
@@ -296,7 +296,7 @@ func TestPostpone(t *testing.T) {
 // diffMessage compares what a message says, not how it was delivered.
 func diffMessage(a, b queue.Message) string {
 	strip := func(m queue.Message) queue.Message {
-		m.Time, m.Tries, m.Delivered, m.Delivery = time.Time{}, 0, 0, nil
+		m.Time, m.Tries, m.Behind, m.Delivered, m.Delivery = time.Time{}, 0, 0, 0, nil
 		if len(m.Headers) == 0 {
 			m.Headers = nil
 		}

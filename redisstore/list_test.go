@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,12 +19,14 @@ import (
 // put saves records of runs.
 func put(t *testing.T, s *Store, stored ...*statemachine.Stored) {
 	t.Helper()
-	saves := make([]worker.Save, len(stored))
-	for i := range stored {
-		saves[i].Stored = stored[i]
-	}
-	if _, err := s.Save(t.Context(), saves); err != nil {
-		t.Fatalf("Save: %v", err)
+	for part := range slices.Chunk(stored, 250) {
+		saves := make([]worker.Save, len(part))
+		for i := range part {
+			saves[i].Stored = part[i]
+		}
+		if _, err := s.Save(t.Context(), saves); err != nil {
+			t.Fatalf("Save: %v", err)
+		}
 	}
 }
 

@@ -31,7 +31,7 @@ func TestSteeringAFleet(t *testing.T) {
 		{"a start for programs", `run start kitchensink --id b --input {"steps":[]} -o json`, 0, "{\n  \"run\": \"b\",\n  \"outcome\": \"created\",\n…", ""},
 		{"parked", "run wait a b", 5, "…", ""},
 		{"why it is parked", "run explain a", 0, "Run a, kitchensink version 2: parked in state perform since …", ""},
-		{"why it is parked, for programs", "run explain a -o json", 0, "{\n  \"run\": \"a\",\n  \"machine\": \"kitchensink\",\n  \"version\": 1,\n  \"state\": \"perform\",\n  \"status\": \"parked\",\n…", ""},
+		{"why it is parked, for programs", "run explain a -o json", 0, "{\n  \"run\": \"a\",\n  \"machine\": \"kitchensink\",\n  \"version\": 2,\n  \"state\": \"perform\",\n  \"status\": \"parked\",\n…", ""},
 		{"why a run that is none does not move", "run explain nosuch", 1, "", `pawl: run "nosuch": not found, and neither a start nor a letter of it (is it the right fleet? -s URL, --prefix)` + "\n"},
 		{"no result", "run result a", 5, "", "pawl: run a is parked in state perform: "},
 		{"a result", "run result b", 0, "{\n  \"steps\": [],\n…", ""},

@@ -118,18 +118,14 @@ func (f *Fold) command(e *Event, body json.RawMessage) error {
 	return nil
 }
 
-// cancel ends the run where it is, after what there is to undo. Messages that
-// this record would have sent for what it drops are not sent.
+// cancel ends the run where it is, after what there is to undo.
 func (f *Fold) cancel(event string, c Command) error {
 	end := Ending{StatusCancelled, &Cause{Class: ClassCancelled, Message: c.Reason, State: f.rec.Frames[0].State, By: c.By}}
-	if f.Undoes() && !c.NoUndo {
-		return f.windUp(event, end)
+	if c.NoUndo {
+		f.cutShort(end)
+		return nil
 	}
-	for i := range f.rec.Pending {
-		f.retract(f.rec.Pending[i].ID)
-	}
-	f.finish(end)
-	return nil
+	return f.end(event, end)
 }
 
 // pause holds the effects that somebody might start. Those that wait for their

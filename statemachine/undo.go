@@ -101,6 +101,24 @@ func (p *Pending) unknown() bool {
 	return p.CanUndo && p.Cause != nil && p.Cause.Class == ClassInDoubt
 }
 
+// end ends the run where it is, after what there is to undo.
+func (f *Fold) end(cause string, end Ending) error {
+	if f.Undoes() {
+		return f.windUp(cause, end)
+	}
+	f.cutShort(end)
+	return nil
+}
+
+// cutShort ends the run at once. Messages that this record would have sent for
+// what it drops are not sent.
+func (f *Fold) cutShort(end Ending) {
+	for i := range f.rec.Pending {
+		f.retract(f.rec.Pending[i].ID)
+	}
+	f.finish(end)
+}
+
 // windUp lets a run end once it is unwound. What may be under way is waited
 // for: nobody can say of an effect that was asked for whether a worker has
 // begun it. What is not, and has no Undo, is dropped; so is what was given up, unless that is in

@@ -273,7 +273,7 @@ func (f *Fold) elapsed(e *Event) error {
 func (f *Fold) goOn(e *Event, w Wait) error {
 	if w.Kind == WaitDeadline {
 		took := w.Due.Sub(f.rec.Started).Round(time.Millisecond)
-		return f.windUp(e.ID, Ending{StatusFailed, &Cause{Class: ClassDeadline, Message: fmt.Sprintf("the run was not over within %s", took), State: f.rec.Frames[0].State}})
+		return f.end(e.ID, Ending{StatusFailed, &Cause{Class: ClassDeadline, Message: fmt.Sprintf("the run was not over within %s", took), State: f.rec.Frames[0].State}})
 	}
 	return f.step(e, e.ID, func(s *step) error {
 		n, err := s.here()
@@ -312,14 +312,19 @@ func (f *Fold) settle(all bool) {
 		return
 	}
 	var rest []Wait
+	parked := false
 	for _, w := range f.rec.Waits {
 		if w.Kind == WaitDeadline && !all {
 			rest = append(rest, w)
 			continue
 		}
 		f.retract(w.ID)
+		parked = parked || w.Cause != nil
 	}
 	f.rec.Waits = rest
+	if parked {
+		f.rest()
+	}
 }
 
 // rewait changes a wait.

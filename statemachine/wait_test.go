@@ -352,3 +352,56 @@ func TestFaultsOfWaits(t *testing.T) {
 		t.Log(got)
 	}
 }
+
+// TestARunThatTakesTooLongWaitsForNothing that is under way, unless there is, or
+// may be, something to undo.
+func TestARunThatTakesTooLongWaitsForNothing(t *testing.T) {
+	t.Parallel()
+	for _, undoes := range []bool{false, true} {
+		m := sm.New[trial]("trial", 1)
+		m.Deadline(time.Minute)
+		call := m.State("call", sm.Call[trial](tick, nil, nil))
+		if undoes {
+			call.Undo(sm.Call[trial](tick, nil, nil))
+		}
+		m.Succeed("done")
+		d := m.Definitions()[0]
+		r := trialStart(t, d, `{}`)
+		w := of(t, r, sm.WaitDeadline)
+		end := next(t, d, r, dueOf(w, *w.Due))
+		want := sm.StatusFailed
+		if undoes {
+			want = sm.StatusRunning
+		}
+		if end.Status != want || len(end.Waits) != 0 || len(end.Pending) > 0 != undoes {
+			t.Errorf("with an Undo: %t; status %s, waits %+v, pending %+v", undoes, end.Status, end.Waits, end.Pending)
+		}
+	}
+}
+
+// TestARunIsNotParkedByAWaitThatIsOver: what could not be gone on from when the
+// time had come does not matter once the state is left otherwise.
+func TestARunIsNotParkedByAWaitThatIsOver(t *testing.T) {
+	t.Parallel()
+	m := sm.New[trial]("trial", 1)
+	m.State("listen", sm.Signal("word", (*trial).hear)).WithinOf((*trial).limit, "late")
+	m.State("sleep", sm.Sleep((*trial).limit, nil)).Then("done")
+	m.Decide("late").When(func(*trial) bool { panic("not today") }, "done").Then("done")
+	m.Succeed("done")
+	d := m.Definitions()[0]
+	r := trialStart(t, d, `{"limit":"1m"}`)
+	w := of(t, r, sm.WaitWithin)
+	parked := next(t, d, r, dueOf(w, *w.Due))
+	if parked.Status != sm.StatusParked || parked.To != "listen" {
+		t.Fatalf("status %s in state %s", parked.Status, parked.To)
+	}
+	on := next(t, d, parked, word1("s1", "at last", w.Due.Add(time.Second)))
+	if on.Status != sm.StatusRunning || on.Cause != nil || on.To != "sleep" || kinds(on) != "sleep" {
+		t.Errorf("status %s, cause %+v, in state %s, waits for %q", on.Status, on.Cause, on.To, kinds(on))
+	}
+	paused := next(t, d, parked, sm.Event{ID: "cmd:p", Kind: sm.EventPause, At: w.Due.Add(time.Second)})
+	on = next(t, d, paused, word1("s1", "at last", w.Due.Add(2*time.Second)))
+	if on.Status != sm.StatusPaused || on.Cause.Class != sm.ClassPaused || on.To != "sleep" {
+		t.Errorf("while paused: status %s, cause %+v, in state %s", on.Status, on.Cause, on.To)
+	}
+}

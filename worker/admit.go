@@ -119,8 +119,8 @@ func (l *lane) outcome(ctx context.Context, s *slot, h *held, o statemachine.Out
 	case statemachine.Stale:
 		l.late(ctx, s, h)
 	case statemachine.Early: // its own time does not change: only a copy can come later
-		if p := s.pending(h.m.ID); p != nil && p.RetryAt != nil {
-			l.postponeTo(ctx, s, h, *p.RetryAt)
+		if at := s.dueAt(h.m.ID); at != nil {
+			l.postponeTo(ctx, s, h, *at)
 		}
 	}
 }

@@ -345,8 +345,9 @@ func (a *attempt) settleOnce(ctx context.Context, next LedgerEntry, counts *[]by
 }
 
 // deserted reports whether nobody will ever say what came of a key that a run
-// claimed: its effect is pending no more (the run was cancelled, say), and a
-// handler that was at it then is over. Refused is when the key was first asked
+// claimed: its effect is pending no more (the run was cancelled, say, or the
+// state took too long and the run goes on), and a handler that was at it then is
+// over. Refused is when the key was first asked
 // for in vain. That a run has no record is believed only if it is said long after
 // that: its tombstone may have expired, or whoever answers may be behind.
 func (w *Worker) deserted(have LedgerEntry, limit time.Duration, refused *time.Time) bool {
@@ -357,16 +358,20 @@ func (w *Worker) deserted(have LedgerEntry, limit time.Duration, refused *time.T
 		w.trouble(onNATS, err)
 		return false
 	}
-	over := limit + hungAfter + w.cfg.AckWait
+	over := limit + hungAfter
 	if r == nil {
-		return refused != nil && time.Since(*refused) > over
+		return refused != nil && time.Since(*refused) > over+w.cfg.AckWait
 	}
 	for i := range r.Pending {
 		if r.Pending[i].ID == have.Effect {
 			return false
 		}
 	}
-	return time.Since(r.At) > over
+	until := have.Until
+	if until.IsZero() { // a build before made the entry
+		until = r.At.Add(over)
+	}
+	return time.Since(until) > w.cfg.AckWait
 }
 
 // orNull is a result that is one, whatever was recorded.

@@ -84,7 +84,7 @@ func (l *lane) foldMessage(ctx context.Context, s *slot, f *statemachine.Fold, o
 		out.more = true
 		return true
 	}
-	if (h.event.Kind == statemachine.EventResume || h.event.Kind == statemachine.EventCancel && f.Undoes()) && !l.mayResume(s, out) {
+	if mayQueueHeld(h.event.Kind, f) && !l.mayResume(s, out) {
 		return false
 	}
 	o, err := f.Apply(l.timed(s, h))
@@ -103,6 +103,18 @@ func (l *lane) foldMessage(ctx context.Context, s *slot, f *statemachine.Fold, o
 		l.refuse(ctx, s, h, err)
 	default:
 		l.outcome(ctx, s, h, o)
+	}
+	return false
+}
+
+// mayQueueHeld reports whether an event may have what is held queued: a resume,
+// and what ends a run that has something to undo: a cancel, and its deadline.
+func mayQueueHeld(kind statemachine.EventKind, f *statemachine.Fold) bool {
+	switch kind {
+	case statemachine.EventResume:
+		return true
+	case statemachine.EventCancel, statemachine.EventDue:
+		return f.Undoes()
 	}
 	return false
 }

@@ -111,6 +111,19 @@ func (s *slot) pending(id string) *statemachine.Pending {
 	return nil
 }
 
+// dueAt returns when the timer of an effect or a wait is due, or nil.
+func (s *slot) dueAt(id string) *time.Time {
+	if p := s.pending(id); p != nil {
+		return p.RetryAt
+	}
+	for i := range s.state.Waits {
+		if w := &s.state.Waits[i]; w.ID == id {
+			return w.Due
+		}
+	}
+	return nil
+}
+
 // nextStart returns the first start in hand that is not dealt with, or nil.
 func (s *slot) nextStart() *held {
 	for _, h := range s.held {

@@ -44,7 +44,7 @@ type Case struct {
 	Err error // why it cannot be read in full
 
 	edited json.RawMessage // nil: as it was
-	keyed  bool            // its effect has a business key
+	fixed  string          // why its input cannot be edited; "": it can
 	known  bool            // it was re-driven before: only the letter is left
 	next   string          // id of the letter that it becomes if it is given up again
 }
@@ -153,17 +153,28 @@ func (r *Redriver) effect(ctx context.Context, c *Case, run *statemachine.Stored
 	if err != nil || !ok {
 		return refuse("no worker has registered machine %s version %d", run.Machine, run.Version), err
 	}
-	c.keyed = p.Key != ""
+	switch {
+	case isWait(run, p.ID):
+		c.fixed = "it is a timer, which has no input"
+		return bulk.Decision{Do: true, What: "let the run go on from " + c.State + " again"}, nil
+	case p.Key != "":
+		c.fixed = "it has a business key, which stands for the input that it was asked with: it cannot be edited"
+	}
 	return bulk.Decision{Do: true, What: "perform " + c.Effect + " again"}, nil
 }
 
+// pending returns what the letter of an effect, or of a wait, is about; nil if
+// the run waits for it no more.
 func pending(run *statemachine.Stored, effect string) *statemachine.Pending {
-	for i := range run.Pending {
-		if run.Pending[i].ID == effect {
-			return &run.Pending[i]
-		}
+	all := run.Awaited()
+	if i := slices.IndexFunc(all, func(p statemachine.Pending) bool { return p.ID == effect }); i >= 0 {
+		return &all[i]
 	}
 	return nil
+}
+
+func isWait(run *statemachine.Stored, id string) bool {
+	return slices.ContainsFunc(run.Waits, func(w statemachine.Wait) bool { return w.ID == id })
 }
 
 func (r *Redriver) start(ctx context.Context, c *Case, run *statemachine.Stored) (bulk.Decision, error) {
@@ -249,8 +260,8 @@ func (r *Redriver) edit(ctx context.Context, c *Case, d bulk.Decision) (bulk.Dec
 	if sameJSON(input, edited) {
 		return d, nil // the same request, under the same key
 	}
-	if c.keyed {
-		return refuse("it has a business key, which stands for the input that it was asked with: it cannot be edited"), nil
+	if c.fixed != "" {
+		return refuse("%s", c.fixed), nil
 	}
 	var b bytes.Buffer
 	if err := json.Compact(&b, edited); err != nil {

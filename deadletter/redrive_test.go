@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/pawlrun/pawl/internal/bulk"
 	"github.com/pawlrun/pawl/statemachine"
@@ -229,6 +230,13 @@ func TestDecide(t *testing.T) {
 		})
 	}
 	parked := parkedAt("r", "e", 3)
+	// of a sleep from which its machine could not go on
+	timer := Letter{Kind: KindEffect, Machine: "invoice", Run: "r", State: "nap", Effect: statemachine.TimerEffect, EffectID: "w", ID: "w:1", Body: []byte("null")}
+	asleep := func(try int, cause *statemachine.Cause) *statemachine.Stored {
+		return run(func(r *statemachine.Record) {
+			r.Pending, r.Waits = nil, []statemachine.Wait{{ID: "w", Kind: statemachine.WaitSleep, Due: new(time.Time), Try: try, Cause: cause}}
+		})
+	}
 	large := Letter{Kind: KindEffect, Machine: "invoice", Run: "r", Effect: "email.send", EffectID: "e", ID: "e:3", Body: []byte(`{"$blob":"h","size":9000}`)}
 	tests := []struct {
 		name   string
@@ -256,6 +264,12 @@ func TestDecide(t *testing.T) {
 		{"restored", effect, parkedAt("r", "e", 2), "", "its run is not yet where the letter was written: what was read is old, or was restored"},
 		{"machine gone", effect, run(func(r *statemachine.Record) { r.Version = 2 }), "", "no worker has registered machine invoice version 2"},
 		{"no try", with(effect, func(l *Letter) { l.ID = "x" }), parked, "", "the letter does not say which try it is about"},
+
+		{"timer", timer, asleep(1, &statemachine.Cause{}), "", "+let the run go on from nap again"},
+		{"timer, edited", timer, asleep(1, &statemachine.Cause{}), `{"a":2}`, "it is a timer, which has no input"},
+		{"timer that runs again", timer, asleep(2, nil), "", "its run has moved on: the effect is being tried"},
+		{"timer given up again", timer, asleep(2, &statemachine.Cause{}), "", "it was tried anew since, and given up again: there is a newer letter"},
+		{"timer of a state that was left", timer, run(func(r *statemachine.Record) { r.Pending = nil }), "", "its run has moved on: the effect has its result"},
 
 		{"start", start, nil, "", "+start invoice again"},
 		{"start, edited", start, nil, `{"a":2}`, "+start invoice again, edited"},

@@ -110,6 +110,24 @@ func (r *Record) WaitsFor(id string, try int) bool {
 	return i >= 0 && r.Waits[i].Try == try && r.Waits[i].Cause == nil
 }
 
+// Awaited are the pending effects, and the waits for a time as if their timers
+// were effects: what a letter or a redrive may be about.
+func (r *Record) Awaited() []Pending {
+	all := r.Pending[:len(r.Pending):len(r.Pending)]
+	for i := range r.Waits {
+		w := &r.Waits[i]
+		if w.Due == nil {
+			continue
+		}
+		p := Pending{ID: w.ID, Frame: w.Frame, Effect: TimerEffect, Input: rawNull, Place: Retry, Try: w.Try, Attempt: 1, At: w.At, RetryAt: w.Due, Cause: w.Cause}
+		if w.Cause != nil {
+			p.Place = Parked
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
 // wait returns where a wait is, or -1.
 func (r *Record) wait(id string) int {
 	return slices.IndexFunc(r.Waits, func(w Wait) bool { return w.ID == id })

@@ -156,8 +156,8 @@ func (m *steerMany) runs(ctx context.Context, f *cli.Fleet, filter api.Filter) i
 
 func rowOf(r *statemachine.Record) *steerRun {
 	row := &steerRun{id: r.Run, what: fmt.Sprintf("%s@%d in state %s (%s)", r.Machine, r.Version, r.To, r.Status)}
-	for i := range r.Pending {
-		if p := &r.Pending[i]; p.Place == statemachine.Parked {
+	for _, p := range r.Awaited() {
+		if p.Place == statemachine.Parked {
 			if row.parked == nil {
 				row.parked = map[string]int{}
 			}
@@ -177,7 +177,7 @@ func (m *steerMany) may(r *statemachine.Record) bool {
 	case api.RunsResume:
 		return r.Status == statemachine.StatusPaused
 	}
-	return slices.ContainsFunc(r.Pending, func(p statemachine.Pending) bool { return p.Place == statemachine.Parked })
+	return slices.ContainsFunc(r.Awaited(), func(p statemachine.Pending) bool { return p.Place == statemachine.Parked })
 }
 
 // one steers a run: the command is stored when it returns.
@@ -227,8 +227,7 @@ func (m *steerMany) outcome(r *steerRun, now *statemachine.Record) bulk.Outcome 
 		return bulk.Good
 	}
 	open := false
-	for i := range now.Pending {
-		p := &now.Pending[i]
+	for _, p := range now.Awaited() {
 		if try, was := r.parked[p.ID]; was {
 			if p.Place == statemachine.Parked && p.Try > try {
 				return bulk.Bad

@@ -4,6 +4,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/pawlrun/pawl/api"
+	"github.com/pawlrun/pawl/internal/bulk"
+	"github.com/pawlrun/pawl/statemachine"
 )
 
 // Runs are selected, planned, tried on a few and steered, with a reason that
@@ -50,5 +55,35 @@ func TestSteerMany(t *testing.T) {
 	}
 	if why != 5 {
 		t.Errorf("%d of 5 histories say why", why)
+	}
+}
+
+// A run that could not go on when its time had come is retried as one whose
+// effect was given up.
+func TestRetryManyHasWaits(t *testing.T) {
+	t.Parallel()
+	m := &steerMany{steer: &steer{verb: api.RunsRetry, id: "q"}}
+	of := func(status statemachine.Status, waits ...statemachine.Wait) *statemachine.Record {
+		return &statemachine.Record{Status: status, Waits: waits, Applied: []string{statemachine.CommandEventID("q")}}
+	}
+	wait := func(try int, cause *statemachine.Cause) statemachine.Wait {
+		return statemachine.Wait{ID: "w", Kind: statemachine.WaitSleep, Due: new(time.Time), Try: try, Cause: cause}
+	}
+	parked := of(statemachine.StatusParked, wait(1, &statemachine.Cause{}))
+	if !m.may(parked) || m.may(of(statemachine.StatusRunning, wait(1, nil))) {
+		t.Error("not the runs that were given up are retried")
+	}
+	row := rowOf(parked)
+	for i, c := range []struct {
+		now  *statemachine.Record
+		want bulk.Outcome
+	}{
+		{of(statemachine.StatusRunning, wait(2, nil)), bulk.Open},
+		{of(statemachine.StatusParked, wait(2, &statemachine.Cause{})), bulk.Bad},
+		{of(statemachine.StatusRunning), bulk.Good},
+	} {
+		if got := m.outcome(row, c.now); got != c.want {
+			t.Errorf("outcome %d is %v, want %v", i, got, c.want)
+		}
 	}
 }

@@ -16,6 +16,8 @@ func WorkerRights(prefix string) Rights {
 	for _, stream := range []string{streamStart, streamSignal, streamEvents, streamEffects, streamTimers} {
 		r.Publish = append(r.Publish, "$JS.API.CONSUMER.INFO."+s.stream(stream)+".*", "$JS.API.CONSUMER.MSG.NEXT."+s.stream(stream)+".*", "$JS.ACK."+s.stream(stream)+".>")
 	}
+	history := s.stream(streamHistory) // partitions with very many runs are swept by a consumer
+	r.Publish = append(r.Publish, "$JS.API.CONSUMER.CREATE."+history+".>", "$JS.API.CONSUMER.MSG.NEXT."+history+".*", "$JS.API.CONSUMER.DELETE."+history+".*")
 	for _, stream := range streamNames {
 		r.Publish = append(r.Publish, "$JS.API.STREAM.INFO."+s.stream(stream))
 	}

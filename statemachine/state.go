@@ -64,16 +64,16 @@ func (s *State[T]) Undo(a Action[T]) *State[T] {
 
 // Within bounds how long the state may take, from when it is entered: then the
 // run goes to target, and what comes of its effect is dropped; [Meta.Cause]
-// tells callbacks that it was late. At most MaxWait, in thousandths of a second.
+// tells callbacks that it was late. At most MaxWait.
 func (s *State[T]) Within(d time.Duration, target string) *State[T] {
-	s.n.bound, s.n.boundTwice = d, s.n.bounded
+	s.n.bound = d
 	return s.WithinOf(func(*T) time.Duration { return d }, target)
 }
 
 // WithinOf is [State.Within] for a time that is taken of the data when the
 // state is entered.
 func (s *State[T]) WithinOf(d func(*T) time.Duration, target string) *State[T] {
-	s.n.bounded, s.n.late = true, target
+	s.n.bounded, s.n.boundTwice, s.n.late = true, s.n.bounded, target
 	if d != nil {
 		s.n.within = func(data any) time.Duration { return d(data.(*T)) }
 	}

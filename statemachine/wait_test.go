@@ -327,6 +327,7 @@ func TestFaultsOfWaits(t *testing.T) {
 	m.State("c", sm.SignalOf[trial](nil, nil)).Within(time.Hour, "nowhere").Forever()
 	m.State("d", sm.Call[trial](tick, nil, nil)).Within(-time.Second, "done").Within(time.Second, "done").Undo(sm.Sleep((*trial).nap, nil))
 	m.Decide("e").WithinOf(nil, "done")
+	m.State("f", sm.Call[trial](tick, nil, nil)).WithinOf((*trial).limit, "done").WithinOf((*trial).limit, "done")
 	m.Succeed("done")
 	got := fmt.Sprint(m.Definitions()[0].Check())
 	for _, want := range []string{
@@ -343,6 +344,7 @@ func TestFaultsOfWaits(t *testing.T) {
 		`state "d": Undo that performs no effect`,
 		`state "d": Within in a state with an Undo`,
 		`state "e": Within in a state that waits for nothing`,
+		`state "f": has more than one Within`,
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("not said: %s", want)

@@ -107,7 +107,7 @@ func (w *Wait) Timer() (Entry, bool) {
 // WaitsFor reports whether a run waits for this timer.
 func (r *Record) WaitsFor(id string, try int) bool {
 	i := r.wait(id)
-	return i >= 0 && r.Waits[i].Try == try && r.Waits[i].Cause == nil
+	return i >= 0 && r.Waits[i].Due != nil && r.Waits[i].Try == try && r.Waits[i].Cause == nil
 }
 
 // Awaited are the pending effects, and the waits for a time as if their timers

@@ -407,3 +407,13 @@ func TestARunIsNotParkedByAWaitThatIsOver(t *testing.T) {
 		t.Errorf("while paused: status %s, cause %+v, in state %s", on.Status, on.Cause, on.To)
 	}
 }
+
+// TestNoTimerIsOfAWaitForASignal, whatever a message claims.
+func TestNoTimerIsOfAWaitForASignal(t *testing.T) {
+	t.Parallel()
+	d := trials().Definitions()[0]
+	r := trialStart(t, d, `{"nap":"0s","limit":"1m"}`)
+	if o := outcomeOf(t, d, r, dueOf(of(t, r, sm.WaitSignal), t0.Add(time.Hour))); o != sm.Stale {
+		t.Errorf("its timer: %v", o)
+	}
+}

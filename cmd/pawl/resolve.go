@@ -22,8 +22,8 @@ its handler had returned the result, which is JSON: an argument, a file, or
 standard input ("-"); without one it is null. It has to fit what the machine
 expects of the effect, or the command is dead-lettered and changes nothing.
 
-The id of the effect is in run show and in the letter. An effect that was not
-given up is left alone.`,
+The id of the effect is in run show -o json and in the letter. An effect that was
+not given up is left alone.`,
 		Example: `  pawl run resolve inv-4412 --effect OIn4JK8au8TgBOIkH3qGAg '{"paid":1}' --reason 'it is on the statement'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 || len(args) > 2 {

@@ -21,7 +21,7 @@ func (a *app) resultCommand() *cobra.Command {
 
 A run that has no result (it failed, was cancelled, is parked, or goes on) prints
 nothing; the exit code says which it is, and 1 that it goes on.`,
-		Example: `  pawl run result inv-4412 | jq .total
+		Example: `  pawl run result inv-4412 | jq .totals.total
   pawl run result inv-4412 --wait > result.json`,
 		Args: oneRun,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.result(cmd.Context(), args[0], wait) },

@@ -40,9 +40,9 @@ func root(t *cli.Tool) *cobra.Command {
 		Long: `Start runs, steer them, and see what became of them.
 
 pawl speaks to NATS alone; only doctor, and explain where no worker answers, look
-at Redis, too. What it reads of a
-run, it reads from HISTORY itself, so it works when no worker does; lists ask the
-fleet first, which is faster. Without -s it asks the fleet on this machine.
+at Redis, too. What it reads of a run, it reads from HISTORY itself, so it works
+when no worker does; lists ask the fleet first, which is faster. Without -s it
+asks the fleet on this machine.
 
 Results are on standard output, everything else on standard error; an error is
 one line there, whatever -o says.

@@ -47,7 +47,7 @@ effects that are under way are not called back.`,
 			`Try anew what parked runs gave up: with all attempts, and the same idempotency
 keys.`,
 			`  pawl run retry report-4412 --reason 'the address is right now'
-  pawl run retry report-4412 --effect email-1`),
+  pawl run retry report-4412 --effect ZhtUke9hI1w_j6lm97ykmA`),
 	}
 }
 

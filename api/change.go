@@ -196,8 +196,8 @@ func (s *Server) signal(ctx context.Context, _ Caller, q *SignalRequest) (*Told,
 	if err := f.err(); err != nil {
 		return nil, err
 	}
-	if len(q.Body) > maxBody {
-		return nil, errorf(ClassTooLarge, "the body has %d bytes, over %d", len(q.Body), maxBody)
+	if len(q.Body) > statemachine.MaxSignal { // a worker would only have a letter of it
+		return nil, errorf(ClassTooLarge, "the body has %d bytes, over %d", len(q.Body), statemachine.MaxSignal)
 	}
 	told, err := s.tell(ctx, timeout, q.ID, "signal "+quoted(q.Name), statemachine.SignalEventID(q.SignalID), func(ctx context.Context) error {
 		return s.answers.Sender.Signal(ctx, SignalTo{Run: q.ID, Name: q.Name, ID: q.SignalID, Body: q.Body})

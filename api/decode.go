@@ -19,7 +19,7 @@ import (
 var hashRE = regexp.MustCompile(`^[A-Za-z0-9_=-]{1,128}$`)
 
 const (
-	maxBody   = 900 << 10 // bytes of an input, and of a signal's body
+	maxBody   = 900 << 10 // bytes of an input
 	maxID     = 256       // bytes of the id of a signal or a command
 	maxText   = 256       // bytes of any other text that selects something
 	maxReason = 2 << 10   // bytes of the reason of a command

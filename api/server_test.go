@@ -418,6 +418,23 @@ func (m *mailer) Command(_ context.Context, c Command) error {
 	return m.err
 }
 
+// A signal that is larger than a run takes is refused, not stored for a worker
+// to give up on.
+func TestSignalsHaveALimit(t *testing.T) {
+	t.Parallel()
+	w := newTwin(t)
+	w.drive(counting("counter"), "there", 1, 0)
+	a := w.answers()
+	a.Sender = &mailer{w: w, err: ErrFull} // what comes to it
+	s := newServer(t, a, ServerOptions{})
+	for size, class := range map[int]string{statemachine.MaxSignal: ClassFull, statemachine.MaxSignal + 1: ClassTooLarge} {
+		body := json.RawMessage(`"` + strings.Repeat("x", size-2) + `"`)
+		if _, err := do[Told](t, s, RunsSignal, SignalRequest{ID: "there", Name: "word", Body: body}); !isClass(err, class) {
+			t.Errorf("a signal of %d bytes: %v, want %s", size, err, class)
+		}
+	}
+}
+
 // A name that a caller claims does not look like one that the broker vouches
 // for, even if what is claimed looks so.
 func TestClaimedNamesAreMarked(t *testing.T) {

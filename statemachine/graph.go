@@ -210,8 +210,8 @@ func (d *Definition) checkWait(n *node, a *action) {
 		d.fault(n.name, "waits Forever, and Within a time")
 	}
 	for _, name := range a.signals {
-		if !validName(name, true) {
-			d.fault(n.name, "signal %q: not a name (%s)", name, effectGrammar)
+		if !validName(name, false) { // it is one token of a subject
+			d.fault(n.name, "signal %q: not a name (%s)", name, nameGrammar)
 		}
 	}
 }

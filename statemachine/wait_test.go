@@ -328,6 +328,7 @@ func TestFaultsOfWaits(t *testing.T) {
 	m.State("d", sm.Call[trial](tick, nil, nil)).Within(-time.Second, "done").Within(time.Second, "done").Undo(sm.Sleep((*trial).nap, nil))
 	m.Decide("e").WithinOf(nil, "done")
 	m.State("f", sm.Call[trial](tick, nil, nil)).WithinOf((*trial).limit, "done").WithinOf((*trial).limit, "done")
+	m.State("g", sm.Signal("order.paid", (*trial).hear)).Forever()
 	m.Succeed("done")
 	got := fmt.Sprint(m.Definitions()[0].Check())
 	for _, want := range []string{
@@ -345,6 +346,7 @@ func TestFaultsOfWaits(t *testing.T) {
 		`state "d": Within in a state with an Undo`,
 		`state "e": Within in a state that waits for nothing`,
 		`state "f": has more than one Within`,
+		`state "g": signal "order.paid": not a name`,
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("not said: %s", want)

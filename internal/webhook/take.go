@@ -109,6 +109,9 @@ func (s *Server) signal(w http.ResponseWriter, req *http.Request) {
 		}
 		a.Body, err = body(w, req)
 	}
+	if err == nil && len(a.Body) > statemachine.MaxSignal { // a worker would only have a letter of it
+		err = refusal(api.ClassTooLarge, "the body of a signal has more than %d bytes", statemachine.MaxSignal)
+	}
 	if err == nil {
 		err = s.ask(req.Context(), func(ctx context.Context) error { return s.o.Sender.Signal(ctx, a) })
 	}

@@ -209,6 +209,7 @@ func TestWhatIsRefused(t *testing.T) {
 		{"POST", "/signal/a%0Ab/go", "{}", nil, 400, "control characters"},
 		{"POST", "/signal/a/No", "{}", nil, 400, "is no name of a signal"},
 		{"POST", "/signal/a/go", "x", nil, 400, "not JSON"},
+		{"POST", "/signal/a/go", `"` + strings.Repeat("x", 64<<10) + `"`, nil, 413, "the body of a signal has more than 65536 bytes"},
 		{"GET", "/runs/nobody", "", nil, 404, "not found"},
 	} {
 		code, h, got := s.send(tt.method, tt.path, tt.body, tt.header...)

@@ -199,7 +199,7 @@ func (s *Server) signal(ctx context.Context, _ Caller, q *SignalRequest) (*Told,
 	if len(q.Body) > statemachine.MaxSignal { // a worker would only have a letter of it
 		return nil, errorf(ClassTooLarge, "the body has %d bytes, over %d", len(q.Body), statemachine.MaxSignal)
 	}
-	told, err := s.tell(ctx, timeout, q.ID, "signal "+quoted(q.Name), statemachine.SignalEventID(q.SignalID), func(ctx context.Context) error {
+	told, err := s.tell(ctx, timeout, q.ID, "signal "+quoted(q.Name), statemachine.SignalEventID(q.SignalID), nil, func(ctx context.Context) error {
 		return s.answers.Sender.Signal(ctx, SignalTo{Run: q.ID, Name: q.Name, ID: q.SignalID, Body: q.Body})
 	})
 	if told != nil {
@@ -239,7 +239,7 @@ func (s *Server) command(v Verb) func(context.Context, Caller, *CommandRequest) 
 		if err := f.err(); err != nil {
 			return nil, err
 		}
-		told, err := s.tell(ctx, timeout, q.ID, name, statemachine.CommandEventID(q.RequestID), func(ctx context.Context) error {
+		told, err := s.tell(ctx, timeout, q.ID, name, statemachine.CommandEventID(q.RequestID), q.fits, func(ctx context.Context) error {
 			return s.answers.Sender.Command(ctx, Command{
 				Run: q.ID, Kind: kind, ID: q.RequestID, Command: statemachine.Command{By: by, Reason: q.Reason, Effect: q.Effect, NoUndo: q.NoUndo, Result: q.Result},
 			})
@@ -251,8 +251,20 @@ func (s *Server) command(v Verb) func(context.Context, Caller, *CommandRequest) 
 	}
 }
 
-// tell sends a run something with an id, and waits until a record has it.
-func (s *Server) tell(ctx context.Context, timeout time.Duration, run, what, event string, send func(context.Context) error) (*Told, error) {
+// fits refuses what names an effect that the run has not given up: such a
+// command would be recorded, and change nothing.
+func (q *CommandRequest) fits(r *statemachine.Stored) error {
+	given := q.Effect == "" || slices.ContainsFunc(r.Pending, func(p statemachine.Pending) bool { return p.ID == q.Effect && p.Place == statemachine.Parked }) ||
+		slices.ContainsFunc(r.Waits, func(w statemachine.Wait) bool { return w.ID == q.Effect && w.Cause != nil })
+	if given {
+		return nil
+	}
+	return badf("run %s has given up no effect %s", quoted(r.Run), quoted(q.Effect))
+}
+
+// tell sends a run something with an id, that fits its last record, and waits
+// until a record has it.
+func (s *Server) tell(ctx context.Context, timeout time.Duration, run, what, event string, fits func(*statemachine.Stored) error, send func(context.Context) error) (*Told, error) {
 	if s.answers.Sender == nil {
 		return nil, errReadOnly()
 	}
@@ -273,6 +285,11 @@ func (s *Server) tell(ctx context.Context, timeout time.Duration, run, what, eve
 	}
 	if before.Status.Ended() {
 		return nil, ended(before, what)
+	}
+	if fits != nil {
+		if err := fits(before); err != nil {
+			return nil, err
+		}
 	}
 	if err := send(sooner); err != nil {
 		return nil, err

@@ -79,7 +79,7 @@ func (s *Server) hold(held bool) func(context.Context, Caller, *FlowRequest) (*f
 		case !closes && q.For != nil:
 			return nil, badf("for is for closing a key only")
 		case closes && (*q.For <= 0 || time.Duration(*q.For) > MaxClosed):
-			return nil, badf("for is %s, not over 0s and at most %s", time.Duration(*q.For), MaxClosed)
+			return nil, badf("for, how long the key is to be closed, is %s: it is over 0s and at most %s", time.Duration(*q.For), MaxClosed)
 		case closes:
 			n.Until = now.Add(time.Duration(*q.For))
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -50,6 +51,11 @@ func (r *runSelection) filter(a *app) (f api.Filter, err error) {
 		return f, cli.UsageErrorf("pawl machine ls", "--machine %q is no name of a machine", r.machine)
 	case r.state != "" && !queue.IsName(r.state):
 		return f, cli.UsageErrorf("pawl machine show", "--state %q is no name of a state", r.state)
+	}
+	for _, field := range slices.Sorted(maps.Keys(r.where)) {
+		if r.where[field] == "" { // it would be the runs without one, of every machine
+			return f, cli.UsageErrorf("name the value, or leave it off", "--where %s= has no value", field)
+		}
 	}
 	f = api.Filter{Machine: r.machine, State: r.state, Status: statemachine.Status(r.status), Where: r.where}
 	if f.Since, err = a.moment("since", r.since); err != nil {

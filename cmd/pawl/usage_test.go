@@ -110,6 +110,8 @@ func TestUsage(t *testing.T) {
 		{"run ls --machine A.b", 2, `pawl: --machine "A.b" is no name of a machine (pawl machine ls)`},
 		{"run explain", 2, "pawl: pawl run explain needs <id> (see pawl run explain --help)"},
 		{"run show", 2, "pawl: pawl run show needs <id> (see pawl run show --help)"},
+		{"run ls --where customer=", 2, `pawl: --where customer= has no value (name the value, or leave it off)`},
+		{"run cancel --where customer= --reason x --yes", 2, `pawl: --where customer= has no value (name the value, or leave it off)`},
 		{"run ls --status done", 2, `pawl: --status "done" is no status (it is one of running, parked, paused, succeeded, failed, cancelled)`},
 		{"run ls --limit -1", 2, "pawl: --limit is -1 (0 is all of them)"},
 		{"run ls extra", 2, `pawl: pawl run ls takes no further argument "extra" (see pawl run ls --help)`},

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -90,7 +91,15 @@ func (f *fleet) idle() {
 func TestCancelUnderLoadDropsNothingElse(t *testing.T) {
 	t.Parallel()
 	f := realServers(t)
-	s := newSink(t, func(int) time.Duration { return 5 * time.Millisecond })
+	told := make(chan struct{})
+	release := sync.OnceFunc(func() { close(told) })
+	t.Cleanup(release)
+	s := newSink(t, func(n int) time.Duration {
+		if n > 60 { // what is under way then is so when the cancels come
+			<-told
+		}
+		return 5 * time.Millisecond
+	})
 	startProcess(t, env(f.env, slowly))
 	startProcess(t, env(f.env, slowly))
 	const runs = 100
@@ -101,6 +110,7 @@ func TestCancelUnderLoadDropsNothingElse(t *testing.T) {
 	for i := 0; i < runs; i += 2 {
 		f.command(statemachine.EventCancel, fmt.Sprintf("c-%d", i), "c", statemachine.Command{By: "anna", Reason: "ordered twice"})
 	}
+	release()
 	cancelled := 0
 	for i := range runs {
 		run := fmt.Sprintf("c-%d", i)

@@ -105,6 +105,8 @@ func (s *Server) Options() *redis.UniversalOptions {
 		MaxRetries:               -1,
 		DialerRetries:            1,
 		ContextTimeoutEnabled:    true,
+		ReadTimeout:              time.Minute, // a busy machine is no outage
+		WriteTimeout:             time.Minute,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 }

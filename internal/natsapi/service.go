@@ -70,6 +70,7 @@ func (s *Service) Run(ctx context.Context) error {
 	defer s.server.Close()
 	service, err := s.listen()
 	if err != nil {
+		s.finish() // what was offered already may have been asked for
 		return fmt.Errorf("offer the control API: %w", err)
 	}
 	<-ctx.Done()
@@ -84,11 +85,16 @@ func (s *Service) Run(ctx context.Context) error {
 	if ferr := s.nc.FlushWithContext(flush); ferr != nil {
 		s.cfg.Logger.Debug("control API: the server did not answer the last flush", logkey.Error, ferr)
 	}
+	s.finish()
+	return err
+}
+
+// finish takes no more requests, and waits for those under way.
+func (s *Service) finish() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
 	s.running.Wait()
-	return err
 }
 
 // listen offers all verbs.

@@ -242,8 +242,9 @@ func (w *Worker) deadLetter(ctx context.Context, m queue.Message, cause error) b
 		First: m.Time.UTC(), Last: time.Now().UTC(), Build: w.cfg.Build,
 		Source: m.Subject, SrcSeq: m.Seq, Headers: headers, Body: m.Body, Redrives: m.Redrives,
 	}
+	sent := time.Now()
 	err := w.ports.Source.DeadLetter(ctx, l)
-	w.posted(err, logkey.Run, m.Run, logkey.Class, class)
+	w.posted(sent, err, logkey.Run, m.Run, logkey.Class, class)
 	if err != nil {
 		return false // the message stays where it is
 	}

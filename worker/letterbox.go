@@ -22,6 +22,7 @@ type letterbox struct {
 	why    error // why DLQ took none of late; nil: it takes letters
 	waits  *backoff.ExponentialBackOff
 	next   time.Time // when one is tried again
+	heard  time.Time // when the last one was sent of which is known what became of it
 	notice func(full bool)
 }
 
@@ -63,12 +64,16 @@ func (b *letterbox) wait() time.Duration {
 	return max(time.Until(b.next), 0)
 }
 
-// refused notes that a letter was not stored, though nothing is wrong with it;
-// news says whether letters were taken before.
-func (b *letterbox) refused(err error) (news bool) {
+// refused notes that a letter sent at a time was not stored, though nothing is
+// wrong with it; news says whether letters were taken before. Answers come in
+// any order: what was sent before another that was heard of says nothing new.
+func (b *letterbox) refused(err error, sent time.Time) (news bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	news = b.why == nil
+	if !sent.After(b.heard) {
+		return false
+	}
+	news, b.heard = b.why == nil, sent
 	b.why = err
 	if news {
 		b.waits.Reset()
@@ -78,10 +83,15 @@ func (b *letterbox) refused(err error) (news bool) {
 	return news
 }
 
-// took notes that a letter was stored; news says whether none was before.
-func (b *letterbox) took() (news bool) {
+// took notes that a letter sent at a time was stored; news says whether none was
+// before.
+func (b *letterbox) took(sent time.Time) (news bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if !sent.After(b.heard) {
+		return false
+	}
+	b.heard = sent
 	if news = b.why != nil; news {
 		b.why, b.next = nil, time.Time{}
 		b.notice(false)
@@ -89,17 +99,17 @@ func (b *letterbox) took() (news bool) {
 	return news
 }
 
-// posted notes what became of a letter that was sent.
-func (w *Worker) posted(err error, attrs ...any) {
+// posted notes what became of a letter that was sent at a time.
+func (w *Worker) posted(sent time.Time, err error, attrs ...any) {
 	switch {
 	case err == nil:
-		if w.letters.took() {
+		if w.letters.took(sent) {
 			w.log.Info("DLQ takes letters again")
 		}
 	case w.work.Err() != nil || errors.Is(err, context.Canceled):
 	case !errors.Is(err, ErrUnavailable): // this one's own fault
 		w.log.Error("could not store a letter", append(attrs, logkey.Error, err)...)
-	case w.letters.refused(err):
+	case w.letters.refused(err, sent):
 		w.log.Error("DLQ takes no letters: what is given up on stays where it is, and is looked at again", append(attrs, logkey.Error, err)...)
 	}
 }
@@ -129,10 +139,11 @@ func (w *Worker) publish(ctx context.Context, items []outbox.Item) []error {
 	if len(sent) == 0 {
 		return errs
 	}
+	began := time.Now()
 	for k, err := range w.ports.Mail.Publish(ctx, sent) {
 		errs[at[k]] = err
 		if sent[k].Entry.Kind == statemachine.EntryLetter {
-			w.posted(err, logkey.Run, sent[k].Run)
+			w.posted(began, err, logkey.Run, sent[k].Run)
 		}
 	}
 	return errs

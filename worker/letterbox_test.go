@@ -12,11 +12,17 @@ func TestLetterboxTriesOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []bool
 		b := newLetterbox(time.Second, func(full bool) { told = append(told, full) })
-		if !b.open() || b.wait() != 0 || b.took() {
+		var last time.Duration
+		next := func() time.Time { last++; return time.Now().Add(last) } // when a letter is sent
+		before := next()
+		if !b.open() || b.wait() != 0 || b.took(next()) {
 			t.Error("a new one is not open")
 		}
 		full := errors.New("full")
-		if !b.refused(full) || b.refused(full) {
+		if b.refused(full, before) {
+			t.Error("what was sent before one that was stored is news")
+		}
+		if !b.refused(full, next()) || b.refused(full, next()) {
 			t.Error("what is refused is news once")
 		}
 		var tries []time.Duration
@@ -28,7 +34,7 @@ func TestLetterboxTriesOneAtATime(t *testing.T) {
 				t.Fatal("two are tried at once")
 			}
 			tries = append(tries, time.Since(began))
-			b.refused(full)
+			b.refused(full, next())
 			if w := b.wait(); w <= 0 || w > 10*time.Second {
 				t.Errorf("the next is tried in %s, want at most ten beats", w)
 			}
@@ -36,7 +42,8 @@ func TestLetterboxTriesOneAtATime(t *testing.T) {
 		if len(tries) < 12 || len(tries) > 22 || tries[0] > 1300*time.Millisecond {
 			t.Errorf("tried at %v", tries)
 		}
-		if !b.took() || b.took() || !b.open() || !b.open() {
+		before = next()
+		if !b.took(next()) || b.took(next()) || b.refused(full, before) || !b.open() || !b.open() {
 			t.Error("it is not open once a letter was stored")
 		}
 		if len(told) != 2 || !told[0] || told[1] {

@@ -118,20 +118,21 @@ func (s *saver) wait(runs []string) {
 	}
 }
 
-// room waits until the batch that gathers has no more than a lane may be ahead.
+// full returns the batch that gathers if it has more than a lane may be ahead.
+func (s *saver) full() *batch {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := s.next; n != nil && max(len(n.saves), len(n.hints), len(n.acks)) > 16*s.w.cfg.Batch {
+		return n
+	}
+	return nil
+}
+
+// room waits until there is room for more.
 func (s *saver) room() {
-	for {
-		s.mu.Lock()
-		var done chan struct{}
-		if n := s.next; n != nil && max(len(n.saves), len(n.hints), len(n.acks)) > 16*s.w.cfg.Batch {
-			done = n.done
-			signal(s.hurry)
-		}
-		s.mu.Unlock()
-		if done == nil {
-			return
-		}
-		<-done
+	for b := s.full(); b != nil; b = s.full() {
+		signal(s.hurry)
+		<-b.done
 	}
 }
 

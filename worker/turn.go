@@ -58,7 +58,9 @@ func (l *lane) drive(ctx context.Context, slots []*slot) []*slot {
 		}
 		l.settle(s)
 	}
-	l.beatWhile(ctx, l.saver.room)
+	if l.saver.full() != nil {
+		l.beatWhile(ctx, l.saver.room)
+	}
 	return again
 }
 

@@ -274,21 +274,6 @@ func TestARunThatTakesTooLong(t *testing.T) {
 	}
 }
 
-// stucks is a machine that cannot go on after its sleep.
-func stucks() *sm.Definition { return trialStuck(true) }
-
-func trialStuck(broken bool) *sm.Definition {
-	m := sm.New[trial]("trial", 1)
-	m.State("sleep", sm.Sleep((*trial).nap, nil)).When(func(*trial) bool {
-		if broken {
-			panic("not today")
-		}
-		return false
-	}, "done")
-	m.Succeed("done")
-	return m.Definitions()[0]
-}
-
 // TestAWaitAfterWhichTheMachineCannotGoOn parks the run, with a letter; it goes
 // on when it is redriven.
 func TestAWaitAfterWhichTheMachineCannotGoOn(t *testing.T) {

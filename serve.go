@@ -21,7 +21,7 @@ import (
 // works all the same: the runs matter more, and others may answer.
 func (p *Process) serve(ctx context.Context, w *worker.Worker) {
 	answers := &api.Answers{
-		Log: p.queue.Log, Blobs: p.queue.Blobs, Letters: p.queue.Letters, Sender: p.queue.Sender, Index: p.store,
+		Log: p.queue.Log, Blobs: p.queue.Blobs, Letters: p.queue.Letters, Sender: p.queue.Sender, Index: p.store, Copies: copies{p.store, p.queue.Log},
 		Bell: p.queue.Log, Registry: p.queue.Machines, Counts: counts{p.store}, Streams: p.queue, Flow: p.queue.Flow,
 		Observers: []api.Observer{
 			{What: "messages", See: p.queue.Observe},

@@ -36,7 +36,7 @@ const observing = 2 * time.Second
 // run, and nothing that will make it.
 func (a *Answers) Explain(ctx context.Context, id string) (*Explanation, error) {
 	f := &explain.Facts{Now: time.Now(), Run: id}
-	last, err := a.Log.Look(ctx, id)
+	last, err := a.last(ctx, id)
 	switch {
 	case errors.Is(err, statemachine.ErrFormat):
 		f.Strange = err.Error()

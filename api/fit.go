@@ -20,7 +20,7 @@ const logTime = 3 * time.Second
 // out, and the run is marked as truncated: first the beginnings of logs, then
 // the inputs of effects and Undos and the bodies of signals, then the data.
 func (a *Answers) runWithin(ctx context.Context, id string, items int) (*Run, error) {
-	r, err := a.Log.Look(ctx, id)
+	r, err := a.last(ctx, id)
 	if err != nil {
 		return nil, err
 	}

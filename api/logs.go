@@ -76,10 +76,33 @@ func within(items Items, most int) Items {
 	return items[i:]
 }
 
+// copied takes the items that lie in records from copies, as far as these have
+// them.
+func (a *Answers) copied(ctx context.Context, r *statemachine.Stored) map[string]Items {
+	fresh := make(map[string]Items)
+	if a.Copies == nil {
+		return fresh
+	}
+	for name, ref := range r.Logs {
+		tail, ok, err := a.Copies.Tail(ctx, r.Run, name, ref.Sealed, ref.Count)
+		if err != nil {
+			break // and the others will fare no better
+		}
+		if !ok {
+			continue
+		}
+		for _, it := range tail {
+			fresh[name] = append(fresh[name], it)
+		}
+	}
+	return fresh
+}
+
 // unsealed collects the items that lie in records, in one reading for all
 // logs; where no log can have items it leaps over the records.
 func (a *Answers) unsealed(ctx context.Context, r *statemachine.Stored) (map[string]Items, error) {
-	fresh := make(map[string]Items)
+	fresh := a.copied(ctx, r)
+	have := slices.Collect(maps.Keys(fresh))
 	// next is where items that are still missing may lie after a record: right
 	// after it, or later, or nowhere.
 	next := func(seq uint64) (after uint64, missing bool) {
@@ -101,7 +124,7 @@ func (a *Answers) unsealed(ctx context.Context, r *statemachine.Stored) (map[str
 				return fresh, nil // appended since r was read
 			}
 			for name, items := range old.Adds {
-				if old.Seq > r.Logs[name].After {
+				if old.Seq > r.Logs[name].After && !slices.Contains(have, name) {
 					fresh[name] = append(fresh[name], items...)
 				}
 			}

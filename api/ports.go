@@ -144,6 +144,16 @@ type Command struct {
 	statemachine.Command
 }
 
+// Copies are of what lies in HISTORY, and quick to read wherever that is cold.
+type Copies interface {
+	// Current returns a run's last record if a copy is known to be it; nil if
+	// that is not known.
+	Current(ctx context.Context, run string) *statemachine.Stored
+	// Tail returns items [from, to) of a log, or false if it does not hold all
+	// of them.
+	Tail(ctx context.Context, run, log string, from, to int) ([][]byte, bool, error)
+}
+
 // Answers makes the answers. It may be used concurrently. All but the first
 // three may be nil: then lists are made from HISTORY, nothing can be changed,
 // runs that are waited for are looked at more often, and what the others know
@@ -152,6 +162,7 @@ type Answers struct {
 	Log      Log
 	Blobs    Blobs
 	Letters  Letters
+	Copies   Copies
 	Index    Index
 	Sender   Sender
 	Bell     Bell

@@ -161,6 +161,13 @@ func BenchmarkOfManyRuns(b *testing.B) {
 			}
 		})
 	})
+	b.Run("records", func(b *testing.B) {
+		slowest(b, func(n int) {
+			if r, err := q.Log.Records(b.Context(), name(n*7919%runs)); err != nil || r == 0 {
+				b.Fatal(r, err)
+			}
+		})
+	})
 	b.Run("look/none", func(b *testing.B) {
 		slowest(b, func(n int) {
 			if r, err := q.Log.Look(b.Context(), fmt.Sprint("none-", n)); err != nil || r != nil {

@@ -51,6 +51,11 @@ func TestLooksAreWhatWasJustAppended(t *testing.T) {
 				looks = append(looks, worker.Look{Run: appends[i].Record.Run, Known: known})
 			}
 			read, errs := f.q.Log.Looks(t.Context(), looks)
+			for run, want := range map[string]uint64{"nobody": 0, "run-0": uint64(round) + 1} {
+				if n, err := f.q.Log.Records(t.Context(), run); n != want || err != nil {
+					t.Fatalf("round %d: %s has %d records, %v, want %d", round, run, n, err, want)
+				}
+			}
 			if read[0] != nil || errs[0] != nil {
 				t.Fatalf("a run without records = %+v, %v", read[0], errs[0])
 			}

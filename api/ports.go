@@ -170,6 +170,7 @@ type Answers struct {
 	Counts   Counts
 	Streams  Streams
 	Flow     Flow
+	Mailroom Mailroom
 	// Observers see what explains a run, beside its record and letters.
 	Observers []Observer
 }

@@ -195,15 +195,10 @@ const letterTime = 2 * time.Second
 func (s *Server) listLetters(ctx context.Context, q *LettersQuery) (*LetterPage, error) {
 	filter := deadletter.Filter{
 		Kind: q.Kind, Machine: q.Machine, State: q.State, Class: q.Class, Effect: q.Effect, Run: q.Run, Print: q.Fingerprint,
+		Build: q.Build, Tenant: q.Tenant, Since: q.Since, Until: q.Until,
 	}
 	var f faults
-	f.add(filter.Validate())
-	if q.Machine != "" {
-		f.name("machine", q.Machine)
-	}
-	for _, t := range [][2]string{{"state", q.State}, {"class", q.Class}, {"effect", q.Effect}, {"run", q.Run}, {"fingerprint", q.Fingerprint}} {
-		f.text(t[0], t[1], maxText)
-	}
+	f.letters(&filter)
 	f.limit(&q.Limit, usualRows)
 	if err := f.err(); err != nil {
 		return nil, err

@@ -48,6 +48,7 @@ type ServerOptions struct {
 	Changes int           // starts, signals and commands at once; default 512
 	Waits   int           // waits at once; default 2,048
 	Scans   int           // lists from HISTORY at once, each a read of the whole fleet; default 2
+	Letters int           // pages of letters changed at once, each 64 letters at a time; default 4
 	Timeout time.Duration // of a read; default 5 s
 }
 
@@ -61,6 +62,7 @@ func (o ServerOptions) withDefaults() ServerOptions {
 	set(&o.Changes, 512)
 	set(&o.Waits, 2048)
 	set(&o.Scans, 2)
+	set(&o.Letters, 4)
 	if o.Timeout <= 0 {
 		o.Timeout = 5 * time.Second
 	}
@@ -98,28 +100,32 @@ func NewServer(a *Answers, o ServerOptions) *Server {
 	s.watch = newWatchers(a, s.fault)
 	s.hurry, s.stop = context.WithCancel(context.Background())
 	reads, changes, waits := newLanes(o.Reads, 32*o.Reads), newLanes(o.Changes, 0), newLanes(o.Waits, 0)
+	letters := newLanes(o.Letters, 8*o.Letters)
 	s.verbs = map[Verb]action{
-		RunsGet:      {reads, maxRequest, on(timed(s, s.getRun))},
-		RunsList:     {reads, maxRequest, on(timed(s, s.listRuns))},
-		RunsHistory:  {reads, maxRequest, on(timed(s, s.history))},
-		RunsWait:     {waits, maxRequest, on(s.wait)},
-		RunsExplain:  {reads, maxRequest, on(timed(s, s.explain))},
-		RunsStart:    {changes, maxInput, on(s.start)},
-		RunsSignal:   {changes, maxInput, on(s.signal)},
-		RunsCancel:   {changes, maxRequest, on(s.command(RunsCancel))},
-		RunsPause:    {changes, maxRequest, on(s.command(RunsPause))},
-		RunsResume:   {changes, maxRequest, on(s.command(RunsResume))},
-		RunsRetry:    {changes, maxRequest, on(s.command(RunsRetry))},
-		RunsResolve:  {changes, maxRequest, on(s.command(RunsResolve))},
-		MachinesList: {reads, maxRequest, on(timed(s, s.listMachines))},
-		MachinesGet:  {reads, maxRequest, on(timed(s, s.getMachine))},
-		LettersList:  {reads, maxRequest, on(timed(s, s.listLetters))},
-		LettersGet:   {reads, maxRequest, on(timed(s, s.getLetter))},
-		StreamsGet:   {reads, maxRequest, on(timed(s, s.listStreams))},
-		FlowGet:      {reads, maxRequest, on(timed(s, s.listFlow))},
-		FlowHold:     {changes, maxRequest, on(s.hold(true))},
-		FlowRelease:  {changes, maxRequest, on(s.hold(false))},
-		BlobsGet:     {reads, maxRequest, on(timed(s, s.getBlob))},
+		RunsGet:        {reads, maxRequest, on(timed(s, s.getRun))},
+		RunsList:       {reads, maxRequest, on(timed(s, s.listRuns))},
+		RunsHistory:    {reads, maxRequest, on(timed(s, s.history))},
+		RunsWait:       {waits, maxRequest, on(s.wait)},
+		RunsExplain:    {reads, maxRequest, on(timed(s, s.explain))},
+		RunsStart:      {changes, maxInput, on(s.start)},
+		RunsSignal:     {changes, maxInput, on(s.signal)},
+		RunsCancel:     {changes, maxRequest, on(s.command(RunsCancel))},
+		RunsPause:      {changes, maxRequest, on(s.command(RunsPause))},
+		RunsResume:     {changes, maxRequest, on(s.command(RunsResume))},
+		RunsRetry:      {changes, maxRequest, on(s.command(RunsRetry))},
+		RunsResolve:    {changes, maxRequest, on(s.command(RunsResolve))},
+		MachinesList:   {reads, maxRequest, on(timed(s, s.listMachines))},
+		MachinesGet:    {reads, maxRequest, on(timed(s, s.getMachine))},
+		LettersList:    {reads, maxRequest, on(timed(s, s.listLetters))},
+		LettersGet:     {reads, maxRequest, on(timed(s, s.getLetter))},
+		LettersPlan:    {letters, maxRequest, on(s.change(LettersPlan))},
+		LettersRedrive: {letters, maxRequest, on(s.change(LettersRedrive))},
+		LettersDiscard: {letters, maxRequest, on(s.change(LettersDiscard))},
+		StreamsGet:     {reads, maxRequest, on(timed(s, s.listStreams))},
+		FlowGet:        {reads, maxRequest, on(timed(s, s.listFlow))},
+		FlowHold:       {changes, maxRequest, on(s.hold(true))},
+		FlowRelease:    {changes, maxRequest, on(s.hold(false))},
+		BlobsGet:       {reads, maxRequest, on(timed(s, s.getBlob))},
 	}
 	return s
 }

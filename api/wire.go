@@ -18,7 +18,7 @@ type Role string
 const (
 	RoleView    Role = "view"    // reads
 	RoleProduce Role = "produce" // starts runs and signals to them
-	RoleOperate Role = "operate" // cancels, pauses, resumes and retries them, and holds effects up
+	RoleOperate Role = "operate" // cancels, pauses, resumes and retries them, changes letters, and holds effects up
 )
 
 // Verb is what is asked for: <noun>.<verb>, the end of its subject.
@@ -26,34 +26,37 @@ type Verb string
 
 // The verbs. The comment names the types of the request and the answer.
 const (
-	RunsGet      Verb = "runs.get"      // RunQuery → Run
-	RunsList     Verb = "runs.list"     // RunsQuery → Listing
-	RunsHistory  Verb = "runs.history"  // HistoryQuery → HistoryPage
-	RunsWait     Verb = "runs.wait"     // WaitQuery → Waited
-	RunsExplain  Verb = "runs.explain"  // ExplainQuery → Explanation
-	RunsStart    Verb = "runs.start"    // StartRequest → Started
-	RunsSignal   Verb = "runs.signal"   // SignalRequest → Told
-	RunsCancel   Verb = "runs.cancel"   // CommandRequest → Told
-	RunsPause    Verb = "runs.pause"    // CommandRequest → Told
-	RunsResume   Verb = "runs.resume"   // CommandRequest → Told
-	RunsRetry    Verb = "runs.retry"    // CommandRequest → Told
-	RunsResolve  Verb = "runs.resolve"  // CommandRequest → Told
-	MachinesList Verb = "machines.list" // nothing → MachineList
-	MachinesGet  Verb = "machines.get"  // MachineQuery → Machine
-	LettersList  Verb = "letters.list"  // LettersQuery → LetterPage
-	LettersGet   Verb = "letters.get"   // LetterQuery → Letter
-	StreamsGet   Verb = "streams.get"   // nothing → StreamList
-	BlobsGet     Verb = "blobs.get"     // BlobQuery → BlobPiece
-	FlowGet      Verb = "flow.get"      // nothing → FlowList
-	FlowHold     Verb = "flow.hold"     // FlowRequest → flow.Notice
-	FlowRelease  Verb = "flow.release"  // FlowRequest → flow.Notice
+	RunsGet        Verb = "runs.get"        // RunQuery → Run
+	RunsList       Verb = "runs.list"       // RunsQuery → Listing
+	RunsHistory    Verb = "runs.history"    // HistoryQuery → HistoryPage
+	RunsWait       Verb = "runs.wait"       // WaitQuery → Waited
+	RunsExplain    Verb = "runs.explain"    // ExplainQuery → Explanation
+	RunsStart      Verb = "runs.start"      // StartRequest → Started
+	RunsSignal     Verb = "runs.signal"     // SignalRequest → Told
+	RunsCancel     Verb = "runs.cancel"     // CommandRequest → Told
+	RunsPause      Verb = "runs.pause"      // CommandRequest → Told
+	RunsResume     Verb = "runs.resume"     // CommandRequest → Told
+	RunsRetry      Verb = "runs.retry"      // CommandRequest → Told
+	RunsResolve    Verb = "runs.resolve"    // CommandRequest → Told
+	MachinesList   Verb = "machines.list"   // nothing → MachineList
+	MachinesGet    Verb = "machines.get"    // MachineQuery → Machine
+	LettersList    Verb = "letters.list"    // LettersQuery → LetterPage
+	LettersGet     Verb = "letters.get"     // LetterQuery → Letter
+	LettersPlan    Verb = "letters.plan"    // LettersChange → LettersReport
+	LettersRedrive Verb = "letters.redrive" // LettersChange → LettersReport
+	LettersDiscard Verb = "letters.discard" // LettersChange → LettersReport
+	StreamsGet     Verb = "streams.get"     // nothing → StreamList
+	BlobsGet       Verb = "blobs.get"       // BlobQuery → BlobPiece
+	FlowGet        Verb = "flow.get"        // nothing → FlowList
+	FlowHold       Verb = "flow.hold"       // FlowRequest → flow.Notice
+	FlowRelease    Verb = "flow.release"    // FlowRequest → flow.Notice
 )
 
 // Verbs lists the verbs.
 func Verbs() []Verb {
 	return []Verb{
 		RunsGet, RunsList, RunsHistory, RunsWait, RunsExplain, RunsStart, RunsSignal, RunsCancel, RunsPause, RunsResume, RunsRetry, RunsResolve,
-		MachinesList, MachinesGet, LettersList, LettersGet, StreamsGet, BlobsGet, FlowGet, FlowHold, FlowRelease,
+		MachinesList, MachinesGet, LettersList, LettersGet, LettersPlan, LettersRedrive, LettersDiscard, StreamsGet, BlobsGet, FlowGet, FlowHold, FlowRelease,
 	}
 }
 
@@ -62,7 +65,7 @@ func (v Verb) Role() Role {
 	switch v {
 	case RunsStart, RunsSignal:
 		return RoleProduce
-	case RunsCancel, RunsPause, RunsResume, RunsRetry, RunsResolve, FlowHold, FlowRelease:
+	case RunsCancel, RunsPause, RunsResume, RunsRetry, RunsResolve, LettersRedrive, LettersDiscard, FlowHold, FlowRelease:
 		return RoleOperate
 	}
 	return RoleView
@@ -276,6 +279,10 @@ type LettersQuery struct {
 	Effect      string          `json:"effect,omitempty"` // effect type
 	Run         string          `json:"run,omitempty"`
 	Fingerprint string          `json:"fingerprint,omitempty"`
+	Build       string          `json:"build,omitempty"` // that gave up
+	Tenant      string          `json:"tenant,omitempty"`
+	Since       time.Time       `json:"since,omitzero"`  // last failure at or after it
+	Until       time.Time       `json:"until,omitzero"`  // last failure before it
 	After       uint64          `json:"after,omitempty"` // with a sequence above it
 	Limit       int             `json:"limit,omitempty"` // at most MaxPage; default 50
 }

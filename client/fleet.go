@@ -4,9 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"iter"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -18,10 +15,6 @@ import (
 type (
 	// Machine is one that workers have registered, with its versions.
 	Machine = api.Machine
-	// Letter is a dead letter.
-	Letter = api.Letter
-	// LettersQuery selects letters.
-	LettersQuery = api.LettersQuery
 	// Stream is the health of one of the fleet's streams.
 	Stream = api.Stream
 )
@@ -41,45 +34,6 @@ func (c *Client) Machine(ctx context.Context, name string) (*Machine, error) {
 		return nil, err
 	}
 	return &m, nil
-}
-
-// Letters yields the dead letters that a query selects, oldest first, without
-// their bodies, which Letter returns. Letters that cannot be read are not
-// among them: they end the sequence with an error that says how many.
-func (c *Client) Letters(ctx context.Context, q LettersQuery) iter.Seq2[*Letter, error] {
-	return func(yield func(*Letter, error) bool) {
-		unreadable := 0
-		for {
-			var p api.LetterPage
-			if err := c.call(ctx, "list letters", api.LettersList, q, &p); err != nil {
-				yield(nil, err)
-				return
-			}
-			for _, l := range p.Letters {
-				if !yield(l, nil) {
-					return
-				}
-			}
-			unreadable += p.Unreadable
-			if p.Next == 0 {
-				break
-			}
-			q.After = p.Next
-		}
-		if unreadable > 0 {
-			yield(nil, &Error{Op: "list letters", Message: fmt.Sprintf("%d letters cannot be read", unreadable), kind: ErrInternal})
-		}
-	}
-}
-
-// Letter returns a dead letter with its body, by its sequence. ErrNotFound is
-// returned if there is none.
-func (c *Client) Letter(ctx context.Context, seq uint64) (*Letter, error) {
-	var l Letter
-	if err := c.call(ctx, "get letter "+strconv.FormatUint(seq, 10), api.LettersGet, api.LetterQuery{Seq: seq}, &l); err != nil {
-		return nil, err
-	}
-	return &l, nil
 }
 
 // Streams tells how the fleet's streams are.

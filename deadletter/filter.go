@@ -13,17 +13,17 @@ func Kinds() []Kind { return []Kind{KindStart, KindSignal, KindEffect, KindOther
 
 // Filter selects letters; what is zero is not looked at.
 type Filter struct {
-	Kind    Kind
-	Machine string
-	State   string
-	Class   string
-	Effect  string // effect type
-	Run     string
-	Print   string // fingerprint of the fault
-	Build   string // that gave up
-	Tenant  string
-	Since   time.Time // last failure at or after it
-	Until   time.Time // last failure before it
+	Kind    Kind      `json:"kind,omitempty"`
+	Machine string    `json:"machine,omitempty"`
+	State   string    `json:"state,omitempty"`
+	Class   string    `json:"class,omitempty"`
+	Effect  string    `json:"effect,omitempty"` // effect type
+	Run     string    `json:"run,omitempty"`
+	Print   string    `json:"fingerprint,omitempty"` // of the fault
+	Build   string    `json:"build,omitempty"`       // that gave up
+	Tenant  string    `json:"tenant,omitempty"`
+	Since   time.Time `json:"since,omitzero"` // last failure at or after it
+	Until   time.Time `json:"until,omitzero"` // last failure before it
 }
 
 // Validate says what is wrong with a filter.

@@ -102,7 +102,7 @@ somebody asked for: export it first.
   dlq-replayer discard --class malformed --reason 'sent anew by the shop' --yes`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			job := func(f *cli.Fleet) *bulk.Job[*deadletter.Case] {
-				d := deadletter.Discarder{Fleet: cli.Redriving{Queue: f.Queue}}
+				d := deadletter.Discarder{Fleet: f.Queue.Mailroom()}
 				return &bulk.Job[*deadletter.Case]{Decide: d.Decide, Do: d.Do}
 			}
 			return c.run(cmd, args, false, job)
@@ -122,7 +122,7 @@ func (c *change) redrive(cmd *cobra.Command, args []string, plan bool) error {
 		}
 	}
 	return c.run(cmd, args, plan, func(f *cli.Fleet) *bulk.Job[*deadletter.Case] {
-		r := deadletter.Redriver{Fleet: cli.Redriving{Queue: f.Queue}, By: c.By, Reason: c.Reason, Edit: []byte(c.edit)}
+		r := deadletter.Redriver{Fleet: f.Queue.Mailroom(), By: c.By, Reason: c.Reason, Edit: []byte(c.edit)}
 		return &bulk.Job[*deadletter.Case]{Decide: r.Decide, Do: r.Do, Outcome: r.Outcome}
 	})
 }

@@ -60,6 +60,7 @@ func (s *selection) check(command string, args []string) (err error) {
 		if *m.at, err = cli.ParseMoment(s.Now(), m.value); err != nil {
 			return cli.UsageErrorf(cli.Moments, "--%s %w", m.flag, err)
 		}
+		*m.at = m.at.UTC()
 	}
 	hint := "see " + command + " --help"
 	if err := s.filter.Validate(); err != nil {
@@ -95,21 +96,7 @@ func (s *selection) said() any {
 	if len(s.seqs) > 0 {
 		return map[string]any{"letters": s.seqs}
 	}
-	said := map[string]any{}
-	for name, v := range map[string]string{
-		"kind": s.kind, "machine": s.filter.Machine, "state": s.filter.State, "class": s.filter.Class, "effect": s.filter.Effect,
-		"run": s.filter.Run, "fingerprint": s.filter.Print, "build": s.filter.Build, "tenant": s.filter.Tenant,
-	} {
-		if v != "" {
-			said[name] = v
-		}
-	}
-	for name, at := range map[string]time.Time{"since": s.filter.Since, "until": s.filter.Until} {
-		if !at.IsZero() {
-			said[name] = at.UTC()
-		}
-	}
-	return said
+	return s.filter
 }
 
 // cases yields the letters that are selected, as of now: those that come

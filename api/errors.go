@@ -39,6 +39,8 @@ const (
 	ClassUnavailable = "unavailable" // 503: a store is away
 	ClassFull        = "full"        // 503: a queue has no room: nothing was stored; ask again later
 	ClassInternal    = "internal"    // 500: a fault of ours
+
+	ClassUnknownMachine = "unknown_machine" // 422: who answers does not have the machine, or not in this version
 )
 
 // CodeOf is the code of a class.
@@ -78,6 +80,8 @@ func ErrorOf(err error) *Error {
 		return errorf(ClassNotFound, "%s", err)
 	case errors.Is(err, ErrCursor):
 		return errorf(ClassCursor, "%s", err)
+	case errors.Is(err, ErrUnknownMachine):
+		return errorf(ClassUnknownMachine, "%s", err)
 	case errors.Is(err, ErrTooLarge):
 		return errorf(ClassTooLarge, "%s", err)
 	case errors.Is(err, ErrFull):

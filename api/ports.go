@@ -171,6 +171,8 @@ type Answers struct {
 	Streams  Streams
 	Flow     Flow
 	Mailroom Mailroom
+	// Definitions are the machines that runs are replayed with.
+	Definitions Definitions
 	// Observers see what explains a run, beside its record and letters.
 	Observers []Observer
 }

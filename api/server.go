@@ -107,6 +107,7 @@ func NewServer(a *Answers, o ServerOptions) *Server {
 		RunsHistory:    {reads, maxRequest, on(timed(s, s.history))},
 		RunsWait:       {waits, maxRequest, on(s.wait)},
 		RunsExplain:    {reads, maxRequest, on(timed(s, s.explain))},
+		RunsReplay:     {reads, maxRequest, on(timed(s, s.replay))},
 		RunsStart:      {changes, maxInput, on(s.start)},
 		RunsSignal:     {changes, maxInput, on(s.signal)},
 		RunsCancel:     {changes, maxRequest, on(s.command(RunsCancel))},

@@ -31,6 +31,7 @@ const (
 	RunsHistory    Verb = "runs.history"    // HistoryQuery → HistoryPage
 	RunsWait       Verb = "runs.wait"       // WaitQuery → Waited
 	RunsExplain    Verb = "runs.explain"    // ExplainQuery → Explanation
+	RunsReplay     Verb = "runs.replay"     // ReplayQuery → Replayed
 	RunsStart      Verb = "runs.start"      // StartRequest → Started
 	RunsSignal     Verb = "runs.signal"     // SignalRequest → Told
 	RunsCancel     Verb = "runs.cancel"     // CommandRequest → Told
@@ -55,7 +56,7 @@ const (
 // Verbs lists the verbs.
 func Verbs() []Verb {
 	return []Verb{
-		RunsGet, RunsList, RunsHistory, RunsWait, RunsExplain, RunsStart, RunsSignal, RunsCancel, RunsPause, RunsResume, RunsRetry, RunsResolve,
+		RunsGet, RunsList, RunsHistory, RunsWait, RunsExplain, RunsReplay, RunsStart, RunsSignal, RunsCancel, RunsPause, RunsResume, RunsRetry, RunsResolve,
 		MachinesList, MachinesGet, LettersList, LettersGet, LettersPlan, LettersRedrive, LettersDiscard, StreamsGet, BlobsGet, FlowGet, FlowHold, FlowRelease,
 	}
 }

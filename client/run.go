@@ -185,3 +185,28 @@ func (c *Client) Explain(ctx context.Context, id string) (*Explanation, error) {
 	}
 	return &x, nil
 }
+
+// Replayed tells what came of folding the records of a run again.
+type Replayed = api.Replayed
+
+// Replay has the records of a run folded again, without effects, by a worker
+// that has its machine: Change is the first field that comes out differently,
+// because code has changed, or since a callback uses more than the data. Nothing
+// is changed by it.
+func (c *Client) Replay(ctx context.Context, id string) (*Replayed, error) {
+	whole := new(Replayed)
+	for q := (api.ReplayQuery{ID: id}); ; {
+		var page Replayed
+		if err := c.call(ctx, "replay run "+id, api.RunsReplay, q, &page); err != nil {
+			return nil, err
+		}
+		if whole.From > 0 {
+			page.From = whole.From
+		}
+		*whole = page
+		if page.Change != nil || page.Next == 0 {
+			return whole, nil
+		}
+		q.After = page.Next
+	}
+}

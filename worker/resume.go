@@ -42,7 +42,7 @@ func (l *lane) resume(ctx context.Context, slots []*slot) {
 	var err error
 	asked := time.Now()
 	l.beatWhile(ctx, func() {
-		l.saver.wait(runsOf(claims)) // or a claim of ours would be in the way, or its release come after this
+		l.saver.settled(claims) // or one of ours would be in the way, or its release come after this
 		granted, err = l.w.ports.Claims.Claim(ctx, claims)
 	})
 	if err != nil {
@@ -62,14 +62,6 @@ func (l *lane) resume(ctx context.Context, slots []*slot) {
 	}
 	l.w.metrics.claimed(len(mine), len(found)-len(mine))
 	l.lookAndStart(ctx, mine, asked)
-}
-
-func runsOf(claims []Claim) []string {
-	runs := make([]string, len(claims))
-	for i, c := range claims {
-		runs[i] = c.Run
-	}
-	return runs
 }
 
 // candidates lists what of a run may be gone on with here and now.
@@ -221,7 +213,7 @@ func (l *lane) release(ctx context.Context, claims []Claim) {
 	}
 	var err error
 	l.beatWhile(ctx, func() {
-		l.saver.wait(runsOf(claims)) // the claims may be on their way
+		l.saver.settled(claims) // they may be on their way
 		err = l.w.ports.Claims.Release(ctx, claims)
 	})
 	if err != nil {

@@ -101,6 +101,15 @@ func (b *batch) has(runs []string) bool {
 	})
 }
 
+// moves reports whether a claim, or its release, is to be written.
+func (b *batch) moves(c Claim) bool {
+	if b == nil {
+		return false
+	}
+	i, ok := b.of[c.Run]
+	return ok && (slices.Contains(b.saves[i].Claim, c.Effect) || slices.Contains(b.saves[i].Release, c.Effect))
+}
+
 // wait waits until nothing of these runs is on its way to Redis.
 func (s *saver) wait(runs []string) {
 	s.mu.Lock()
@@ -115,6 +124,22 @@ func (s *saver) wait(runs []string) {
 	s.mu.Unlock()
 	if done != nil {
 		<-done
+	}
+}
+
+// settled waits until none of these claims, nor the release of one, is on its
+// way to Redis. Other claims of their runs are no matter.
+func (s *saver) settled(claims []Claim) {
+	runs := make([]string, 0, len(claims))
+	s.mu.Lock()
+	for _, c := range claims {
+		if s.next.moves(c) || s.under.moves(c) {
+			runs = append(runs, c.Run)
+		}
+	}
+	s.mu.Unlock()
+	if len(runs) > 0 {
+		s.wait(runs)
 	}
 }
 

@@ -195,3 +195,27 @@ func TestWaitIsForTheRunsOwnSaves(t *testing.T) {
 	shadow.answer <- nil
 	<-waited
 }
+
+// A claim waits for a claim or a release of the same effect that is on its way,
+// and for nothing else of its run: a queued effect need not wait for the record
+// that asked for it.
+func TestAClaimWaitsForItsOwnEffect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, shadow := runningSaver(t)
+		claims := func(effect string) []Claim { return []Claim{{Run: "z", Effect: "x"}, {Run: "a", Effect: effect}} }
+		s.add(func(b *batch) { b.put(save("a", 1, "e", "d")) })
+		<-shadow.asked
+		s.settled(claims("f"))
+		waited := make(chan string, 3)
+		for _, effect := range []string{"d", "e"} {
+			go func() { s.settled(claims(effect)); waited <- effect }()
+		}
+		synctest.Wait()
+		if len(waited) > 0 {
+			t.Errorf("a claim of %s was not waited for", <-waited)
+		}
+		shadow.answer <- nil
+		<-waited
+		<-waited
+	})
+}

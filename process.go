@@ -282,7 +282,7 @@ func (p *Process) connect(ctx context.Context) (*worker.Worker, error) {
 		Retry:  worker.Retry{Attempts: c.Retry.Attempts, Initial: c.Retry.Initial, Factor: c.Retry.Factor, Jitter: c.Retry.Jitter, Max: c.Retry.Max},
 		Logger: p.log, Registry: p.registry, Ready: p.ready.Set, Started: p.begun,
 	}, p.catalog, worker.Ports{
-		Log: p.queue.Log, Shadow: p.store, Claims: p.store, Mail: p.queue.Publisher, Blobs: p.queue.Blobs,
+		Log: p.queue.Log, Shadow: p.store, Claims: p.store, Mail: p.queue.Publisher, Timers: p.queue.Publisher, Blobs: p.queue.Blobs,
 		Ledger: p.queue.Ledger, Source: p.queue.Source, Machines: p.queue.Machines,
 		Flow: p.queue.Flow, Permits: p.store,
 	})

@@ -75,3 +75,23 @@ func (l *link) grouped(stream string) func(ctx context.Context, msgs []*nats.Msg
 		return l.sendBatches(ctx, msgs)
 	}
 }
+
+// together publishes messages of one stream as a batch where that is possible,
+// and what the broker does not take so one by one. One may be stored twice.
+func (l *link) together(ctx context.Context, c *combiner[*nats.Msg, ack], msgs []*nats.Msg) []ack {
+	if !l.group {
+		return l.send(ctx, msgs)
+	}
+	acks := c.send(ctx, msgs)
+	var left []*nats.Msg
+	var at []int
+	for i, a := range acks {
+		if a.verdict != stored {
+			left, at = append(left, msgs[i]), append(at, i)
+		}
+	}
+	for k, a := range l.send(ctx, left) {
+		acks[at[k]] = a
+	}
+	return acks
+}

@@ -35,6 +35,7 @@ const (
 	headerMsgID    = "Nats-Msg-Id"
 	headerExpected = "Nats-Expected-Last-Subject-Sequence"
 	headerTTL      = "Nats-TTL"
+	headerRollup   = "Nats-Rollup"
 
 	headerSchedule = "Nats-Schedule"
 	headerTarget   = "Nats-Schedule-Target"

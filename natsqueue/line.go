@@ -35,7 +35,7 @@ func (s *Source) LineUp(ctx context.Context, messages []queue.Message, lines []q
 		msgs[i] = &nats.Msg{Subject: s.subj.line(lines[i], m.Machine), Header: h, Data: m.Body}
 	}
 	errs := make([]error, len(messages))
-	for i, a := range s.sendLined(ctx, msgs) {
+	for i, a := range s.together(ctx, &s.starts, msgs) {
 		err := a.err()
 		if err == nil {
 			continue
@@ -46,26 +46,6 @@ func (s *Source) LineUp(ctx context.Context, messages []queue.Message, lines []q
 		errs[i] = fmt.Errorf("put start %d of %s in line: %w", messages[i].Seq, quoted(messages[i].Machine), err)
 	}
 	return errs
-}
-
-// sendLined publishes starts, as a batch where that is possible, and what the
-// broker does not take so one by one. A start may come twice.
-func (s *Source) sendLined(ctx context.Context, msgs []*nats.Msg) []ack {
-	if !s.group {
-		return s.send(ctx, msgs)
-	}
-	acks := s.starts.send(ctx, msgs)
-	var left []*nats.Msg
-	var at []int
-	for i, a := range acks {
-		if a.verdict != stored {
-			left, at = append(left, msgs[i]), append(at, i)
-		}
-	}
-	for k, a := range s.send(ctx, left) {
-		acks[at[k]] = a
-	}
-	return acks
 }
 
 // placeOf says what a start was in the queue that it came from: its sequence,

@@ -107,6 +107,11 @@ func alarm(run, id string, try int) string {
 	return runPart(run) + "." + idToken(id) + "." + strconv.Itoa(try)
 }
 
+// timers are the subjects of all schedules of a partition.
+func (s subjects) timers(partition int) string {
+	return s.prefix + ".timer." + strconv.Itoa(partition) + ".>"
+}
+
 // later is the subject of the schedule of a postponed message, dueLater the
 // one it fires to. "later" is no partition, so neither is ever a run's.
 func (s subjects) later(id string) string    { return s.prefix + ".timer.later." + id }

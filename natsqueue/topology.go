@@ -203,6 +203,7 @@ func (t Topology) streams() []jetstream.StreamConfig {
 	timers := queue(streamTimers, "timer.>", "due.>")
 	timers.Discard = jetstream.DiscardOld
 	timers.AllowMsgSchedules, timers.AllowRollup, timers.AllowAtomicPublish = true, true, true
+	timers.AllowMsgTTL = true // what takes a schedule away goes itself
 	effects := queue(streamEffects, "effect.*.*.*.*")
 	effects.AllowAtomicPublish = true
 

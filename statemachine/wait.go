@@ -110,6 +110,27 @@ func (r *Record) WaitsFor(id string, try int) bool {
 	return i >= 0 && r.Waits[i].Due != nil && r.Waits[i].Try == try && r.Waits[i].Cause == nil
 }
 
+// Timers are the entries of the schedules that the run waits for.
+func (r *Record) Timers() []Entry {
+	var all []Entry
+	for i := range r.Pending {
+		if p := &r.Pending[i]; p.Place == Retry {
+			all = append(all, Entry{Kind: EntryTimer, ID: p.ID, Effect: p.Effect, Try: p.Try, Due: p.RetryAt})
+		}
+	}
+	for i := range r.Waits {
+		if e, ok := r.Waits[i].Timer(); ok {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// Armed reports whether one of them is that of this try.
+func (r *Record) Armed(id string, try int) bool {
+	return slices.ContainsFunc(r.Timers(), func(e Entry) bool { return e.ID == id && e.Try == try })
+}
+
 // Awaited are the pending effects, and the waits for a time as if their timers
 // were effects: what a letter or a redrive may be about.
 func (r *Record) Awaited() []Pending {

@@ -19,6 +19,7 @@ type Ports struct {
 	Shadow   Shadow
 	Claims   Claims
 	Mail     Mail
+	Timers   Timers
 	Blobs    Blobs
 	Ledger   Ledger
 	Source   Source

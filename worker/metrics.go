@@ -30,6 +30,7 @@ type metrics struct {
 	hits, misses                prometheus.Counter // of Redis
 	rebuiltHere, rebuiltInSweep prometheus.Counter
 	granted, refused            prometheus.Counter // claims
+	disarmed, leftArmed         prometheus.Counter // schedules
 	held, running               *level
 	hung, panics                prometheus.Counter
 	troubles                    map[string]prometheus.Counter // by store
@@ -72,7 +73,7 @@ const (
 func outcomes() [5]string { return [5]string{"ok", "failed", "interrupted", "untried", "dropped"} }
 
 // sweepFindings are what the sweeper finds.
-type sweepFindings struct{ copy, outbox, message, requeued, strange, interrupted prometheus.Counter }
+type sweepFindings struct{ copy, outbox, message, requeued, timer, strange, interrupted prometheus.Counter }
 
 func newMetrics(reg prometheus.Registerer, catalog *statemachine.Catalog) *metrics {
 	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
@@ -138,6 +139,8 @@ func newMetrics(reg prometheus.Registerer, catalog *statemachine.Catalog) *metri
 	m.hits, m.misses = loads.WithLabelValues("hit"), loads.WithLabelValues("miss")
 	rebuilds := counters("pawl_redis_rebuilds_total", "Copies in Redis made anew from HISTORY, by who found them missing or old.", "by")
 	m.rebuiltHere, m.rebuiltInSweep = rebuilds.WithLabelValues("lane"), rebuilds.WithLabelValues("sweeper")
+	schedules := counters("pawl_timers_disarmed_total", "Schedules that nothing waited for any more, by what became of them.", "outcome")
+	m.disarmed, m.leftArmed = schedules.WithLabelValues("disarmed"), schedules.WithLabelValues("left")
 	claims := counters("pawl_claims_total", "Claims asked for, by outcome.", "outcome")
 	m.granted, m.refused = claims.WithLabelValues("granted"), claims.WithLabelValues("refused")
 	troubles := counters("pawl_store_errors_total", "Operations that a store did not do, by store.", "store")
@@ -145,7 +148,7 @@ func newMetrics(reg prometheus.Registerer, catalog *statemachine.Catalog) *metri
 	sweeps := counters("pawl_sweep_total", "What the sweeper found.", "finding")
 	m.found = sweepFindings{
 		copy: sweeps.WithLabelValues("copy"), outbox: sweeps.WithLabelValues("outbox"), message: sweeps.WithLabelValues("message"),
-		requeued: sweeps.WithLabelValues("requeued"), strange: sweeps.WithLabelValues("strange"), interrupted: sweeps.WithLabelValues("interrupted"),
+		requeued: sweeps.WithLabelValues("requeued"), timer: sweeps.WithLabelValues("timer"), strange: sweeps.WithLabelValues("strange"), interrupted: sweeps.WithLabelValues("interrupted"),
 	}
 	m.resolve(catalog)
 	return m

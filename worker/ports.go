@@ -209,6 +209,18 @@ type Mail interface {
 	Stored(ctx context.Context, items []outbox.Item) ([]bool, error)
 }
 
+// Timers are the schedules that were armed by outboxes.
+type Timers interface {
+	// Disarm takes schedules away; the answers are parallel. It is for those
+	// that a last record does not wait for: one that is not there, or has fired,
+	// is no error.
+	Disarm(ctx context.Context, timers []Timer) []error
+	// Armed returns the schedules of a partition that were stored before a
+	// time, without those that known is true for: it is asked with the tokens of
+	// run and id, see queue.Token.
+	Armed(ctx context.Context, partition int, before time.Time, known func(Timer) bool) ([]Timer, error)
+}
+
 // Source delivers messages.
 type Source interface {
 	// Fetch returns up to n messages of one queue, waiting at most wait for

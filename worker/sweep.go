@@ -89,6 +89,7 @@ func rest(ctx context.Context, d time.Duration) bool {
 func (w *Worker) sweepPartition(ctx context.Context, partition int) error {
 	var batch []*statemachine.Stored
 	var errs []error
+	awaited := map[Timer]bool{}
 	for r, err := range w.ports.Log.Sweep(ctx, partition) {
 		switch {
 		case errors.Is(err, statemachine.ErrFormat):
@@ -100,12 +101,13 @@ func (w *Worker) sweepPartition(ctx context.Context, partition int) error {
 		case r.Tomb != nil:
 			continue
 		}
+		await(r, awaited)
 		if batch = append(batch, r); len(batch) == sweepBatch {
 			errs = append(errs, w.mend(ctx, batch))
 			batch = nil
 		}
 	}
-	errs = append(errs, w.mend(ctx, batch))
+	errs = append(errs, w.mend(ctx, batch), w.mendTimers(ctx, partition, awaited))
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
@@ -232,22 +234,14 @@ func (w *Worker) mendMessages(ctx context.Context, batch []*statemachine.Stored)
 		if !w.has(r) {
 			continue // its messages may be on their way round those who lack the machine, too
 		}
+		entries := r.Timers()
 		for i := range r.Pending {
-			p := &r.Pending[i]
-			e := statemachine.Entry{Kind: statemachine.EntryEffect, ID: p.ID, Effect: p.Effect}
-			switch p.Place {
-			case statemachine.Queued:
-			case statemachine.Retry:
-				e.Kind, e.Try, e.Due = statemachine.EntryTimer, p.Try, p.RetryAt
-			default:
-				continue
+			if p := &r.Pending[i]; p.Place == statemachine.Queued {
+				entries = append(entries, statemachine.Entry{Kind: statemachine.EntryEffect, ID: p.ID, Effect: p.Effect})
 			}
-			items = append(items, outbox.Item{Run: r.Run, Machine: r.Machine, State: r.To, Seq: r.Seq, Txid: r.Txid, Entry: e})
 		}
-		for i := range r.Waits {
-			if e, ok := r.Waits[i].Timer(); ok {
-				items = append(items, outbox.Item{Run: r.Run, Machine: r.Machine, State: r.To, Seq: r.Seq, Txid: r.Txid, Entry: e})
-			}
+		for _, e := range entries {
+			items = append(items, outbox.Item{Run: r.Run, Machine: r.Machine, State: r.To, Seq: r.Seq, Txid: r.Txid, Entry: e})
 		}
 	}
 	if len(items) == 0 {

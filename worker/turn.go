@@ -292,6 +292,9 @@ func (l *lane) committed(s *slot, a Appended, now time.Time) {
 	l.w.fine(onNATS)
 	rec := &s.fold.sealed.Stored
 	rec.Seq = a.Seq
+	if s.state != nil {
+		l.w.disarmer.add(over(s.state.Record, rec.Record))
+	}
 	s.sealed = nil
 	s.see(rec, a.Sent)
 	s.again = s.fold.more

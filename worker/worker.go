@@ -30,6 +30,8 @@ type Worker struct {
 	letters *letterbox
 	lanes   []*lane
 
+	disarmer *disarmer
+
 	starts  *gate            // starts in hand
 	lines   *lines           // of starts
 	effects map[string]*gate // effects in hand, by type
@@ -70,6 +72,7 @@ func New(cfg Config, catalog *statemachine.Catalog, ports Ports) (*Worker, error
 		}
 		w.effects[e] = newGate(n)
 	}
+	w.disarmer = newDisarmer(w)
 	for range cfg.Lanes {
 		w.lanes = append(w.lanes, newLane(w))
 	}
@@ -113,6 +116,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	healer := sync.WaitGroup{}
 	healer.Go(func() { w.heal(healing) })
 	healer.Go(func() { w.keepPermits(healing) })
+	disarming := sync.WaitGroup{}
+	disarming.Go(func() { w.disarmer.run(healing) })
 	w.log.Info("worker started", logkey.Worker, w.cfg.ID)
 
 	<-ctx.Done()
@@ -140,6 +145,10 @@ func (w *Worker) Run(ctx context.Context) error {
 		}
 		break
 	}
+	late := time.AfterFunc(time.Second, endHeal) // what is left then is the sweeper's
+	w.disarmer.close()
+	disarming.Wait()
+	late.Stop()
 	endHeal()
 	healer.Wait()
 	w.log.Info("worker stopped", logkey.Worker, w.cfg.ID)

@@ -208,3 +208,44 @@ func TestAWaitIsRedriven(t *testing.T) {
 	}
 	v.once(1)
 }
+
+// swollen wakes up with more to write down than a record holds.
+type swollen struct {
+	Notes statemachine.Log[string] `json:"notes"`
+}
+
+// A timer whose record would be too large parks its run, with one letter; a
+// build that says less goes on with it once it is redriven.
+func TestATimerWithoutRoom(t *testing.T) {
+	v := keepVigil(t)
+	var brief atomic.Bool
+	catalog := func() *statemachine.Catalog {
+		m := statemachine.New[swollen]("swollen", 1)
+		m.State("sleep", statemachine.Sleep(func(*swollen) time.Duration { return 50 * time.Millisecond }, func(d *swollen) {
+			for range 150 {
+				if !brief.Load() {
+					d.Notes.Append(strings.Repeat("x", 8000))
+				}
+			}
+		}))
+		m.Succeed("done")
+		return new(statemachine.Catalog).Add(m)
+	}
+	v.work(catalog(), func(c *pawl.Config) { c.Worker.SweepEvery = 2 * time.Second })
+	v.start("swollen", "s", `{}`)
+	r := v.reaches("s", func(r *statemachine.Stored) bool { return r.Status == statemachine.StatusParked })
+	if r.Cause == nil || r.Cause.Class != statemachine.ClassTooLarge || r.Cause.State != "sleep" || r.Cause.Effect != statemachine.TimerEffect {
+		t.Fatalf("parked: %s", describe(r))
+	}
+	l := v.letters(1)[0]
+	if l.Run != "s" || l.Class != statemachine.ClassTooLarge || l.Effect != statemachine.TimerEffect || !strings.Contains(l.Cause, "record of") {
+		t.Errorf("letter %+v", l)
+	}
+	v.drained("PAWL_TIMERS")
+	brief.Store(true)
+	v.command(statemachine.EventRedrive, "s", "again", statemachine.Command{By: "anna", Reason: "it says less"})
+	if r := v.ended("s"); r.Status != statemachine.StatusSucceeded {
+		t.Errorf("ended: %s", describe(r))
+	}
+	v.letters(1)
+}

@@ -55,6 +55,9 @@ func (f *Fold) turn(e *Event, body json.RawMessage) error {
 	if e.Kind == EventDue && f.rec.wait(e.Effect) >= 0 {
 		return f.elapsed(e)
 	}
+	if e.Cause != nil { // due, and the record that queues it could not be stored
+		return f.failure(e)
+	}
 	f.replace(e.Effect, f.queue) // due, queue
 	return nil
 }

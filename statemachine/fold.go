@@ -190,7 +190,11 @@ func (f *Fold) Seal() (*Sealed, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := within("record", len(b), MaxRecord); err != nil {
+	most := MaxRecord
+	if e := r.Events[0]; e.Kind == EventDue && e.Cause != nil {
+		most += roomToPark // there must be room to say so
+	}
+	if err := within("record", len(b), most); err != nil {
 		return nil, err
 	}
 	s := &Sealed{Stored: Stored{Record: &r, Bytes: b}}

@@ -26,6 +26,8 @@ const (
 	MaxIndexes = 8                         // index fields of a machine
 	MaxMoves   = 1000                      // moves between states in one event
 
+	roomToPark = 8 << 10 // by which a record may be larger that parks a run since its next one is too large
+
 	sealItems = 256      // unsealed log items from which a log is to be sealed
 	sealBytes = 64 << 10 // the same, in bytes
 )

@@ -283,20 +283,26 @@ func payload(body json.RawMessage) json.RawMessage {
 	return body
 }
 
-// elapsed goes on from a wait whose time has come. If the machine cannot, the
-// run is parked: it goes on when it is redriven.
+// elapsed goes on from a wait whose time has come. If the machine cannot, or
+// the event says why the record of that could not be stored, the run is parked:
+// it goes on when it is redriven.
 func (f *Fold) elapsed(e *Event) error {
-	w := f.rec.Waits[f.rec.wait(e.Effect)]
-	before := f.post
-	err := f.goOn(e, w)
-	if err == nil {
-		err = f.limits()
+	w, c := f.rec.Waits[f.rec.wait(e.Effect)], Cause{}
+	if e.Cause != nil {
+		c = *e.Cause
+	} else {
+		before := f.post
+		err := f.goOn(e, w)
+		if err == nil {
+			err = f.limits()
+		}
+		if err == nil {
+			return nil
+		}
+		f.post, f.data = before, nil
+		c = Cause{Class: ClassOf(err), Message: trim(err.Error(), MaxMessage)}
 	}
-	if err == nil {
-		return nil
-	}
-	f.post, f.data = before, nil
-	c := Cause{Class: ClassOf(err), Message: trim(err.Error(), MaxMessage), State: f.rec.Frames[w.Frame].State, Effect: TimerEffect, Attempt: w.Try}
+	c.State, c.Effect, c.Attempt = f.rec.Frames[w.Frame].State, TimerEffect, w.Try
 	f.rewait(w.ID, func(w *Wait) { w.Cause = &c })
 	if f.rec.Status != StatusPaused {
 		f.rec.Status, f.rec.Cause = StatusParked, &c

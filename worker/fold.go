@@ -160,11 +160,25 @@ func (l *lane) sealFold(ctx context.Context, s *slot, def *statemachine.Definiti
 	case len(out.held) > 0 && s.assumed:
 		s.history, s.again = true, true
 	case len(out.held) > 0:
-		l.refuse(ctx, s, out.held[0], err)
+		if l.blame(ctx, s, out.held[0], err) {
+			l.fold(ctx, s, def, true)
+		}
 	default:
 		l.log.Error("could not seal a record", logkey.Run, s.run, logkey.Error, err)
 		l.later(s, l.w.cfg.Retry.Max)
 	}
+}
+
+// blame holds a message responsible for a record that is too large. What was
+// sent to the run has a letter. A timer is the run's own, so that is parked: true
+// if the message now says so.
+func (l *lane) blame(ctx context.Context, s *slot, h *held, err error) bool {
+	if h.m.Kind == queue.Due && h.failure == nil {
+		h.fail(statemachine.Terminal(statemachine.ClassTooLarge, err))
+		return true
+	}
+	l.refuse(ctx, s, h, err)
+	return false
 }
 
 // claims lists what the record asks to be done inline here, and what it

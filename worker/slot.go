@@ -42,7 +42,7 @@ type held struct {
 	wake    string              // it resumes inline effects with this wake; "" if none
 	since   time.Time           // when this worker first received it
 	beat    time.Time           // when it was received or last prolonged
-	failure error               // result: what its failure is
+	failure error               // result, due: what its failure is
 	known   bool                // start: the run has taken it, or one like it
 	kept    time.Time           // effect: it is held until then, though nobody performs it: it waits for its turn
 	spent   bool                // nothing of it is left to do: a letter or a postponed copy is stored

@@ -275,7 +275,7 @@ func (l *lane) appendFailed(ctx context.Context, s *slot, err error) {
 		f.results[0].fail(statemachine.Terminal(statemachine.ClassTooLarge, err)) // the run is parked
 		s.again = true
 	case errors.Is(err, ErrTooLarge) && len(f.held) > 0:
-		l.refuse(ctx, s, f.held[0], statemachine.Terminal(statemachine.ClassTooLarge, err))
+		s.again = l.blame(ctx, s, f.held[0], statemachine.Terminal(statemachine.ClassTooLarge, err))
 	default:
 		if !errors.Is(err, statemachine.ErrFormat) {
 			l.w.trouble(onNATS, err)

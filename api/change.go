@@ -223,8 +223,17 @@ func (s *Server) command(v Verb) func(context.Context, Caller, *CommandRequest) 
 		f.text("by", by, maxID)
 		f.text("reason", q.Reason, maxReason)
 		f.text("effect", q.Effect, maxID)
-		if q.Effect != "" && v != RunsRetry && v != RunsResolve {
-			f.addf("effect is for a retry or a resolve only")
+		if q.Effect != "" && v != RunsRetry && v != RunsResolve && q.To == "" {
+			f.addf("effect is for a retry, a resolve, or a resume that names a state only")
+		}
+		if q.To != "" {
+			f.name("to", q.To)
+			if v != RunsResume {
+				f.addf("to is for a resume only")
+			}
+			if strings.TrimSpace(q.Reason) == "" {
+				f.addf("reason is missing: why is the run sent on?")
+			}
 		}
 		if v == RunsResolve && (q.Effect == "" || len(q.Result) == 0) {
 			f.addf("a resolve needs the effect and its result")
@@ -239,9 +248,9 @@ func (s *Server) command(v Verb) func(context.Context, Caller, *CommandRequest) 
 		if err := f.err(); err != nil {
 			return nil, err
 		}
-		told, err := s.tell(ctx, timeout, q.ID, name, statemachine.CommandEventID(q.RequestID), q.fits, func(ctx context.Context) error {
+		told, err := s.tell(ctx, timeout, q.ID, name, statemachine.CommandEventID(q.RequestID), func(r *statemachine.Stored) error { return s.fits(q, r) }, func(ctx context.Context) error {
 			return s.answers.Sender.Command(ctx, Command{
-				Run: q.ID, Kind: kind, ID: q.RequestID, Command: statemachine.Command{By: by, Reason: q.Reason, Effect: q.Effect, NoUndo: q.NoUndo, Result: q.Result},
+				Run: q.ID, Kind: kind, ID: q.RequestID, Command: statemachine.Command{By: by, Reason: q.Reason, Effect: q.Effect, To: q.To, NoUndo: q.NoUndo, Result: q.Result},
 			})
 		})
 		if told != nil {
@@ -251,9 +260,22 @@ func (s *Server) command(v Verb) func(context.Context, Caller, *CommandRequest) 
 	}
 }
 
-// fits refuses what names an effect that the run has not given up: such a
-// command would be recorded, and change nothing.
-func (q *CommandRequest) fits(r *statemachine.Stored) error {
+// fits refuses what names an effect that the run has not given up, or a state
+// that it cannot be sent on to: such a command would be recorded, and change
+// nothing. A machine that is not known here is judged by who drives it.
+func (s *Server) fits(q *CommandRequest, r *statemachine.Stored) error {
+	if q.To != "" {
+		effect, err := r.SendOn(q.Effect)
+		if err != nil {
+			return badf("run %s cannot be sent on: %s", quoted(r.Run), err)
+		}
+		q.Effect = effect // it is left, and no other that is given up by then
+		exits, known := s.answers.exits(r.Record)
+		if known && !slices.Contains(exits, q.To) {
+			return badf("run %s cannot be sent on to %s: state %s leads to %s", quoted(r.Run), q.To, r.Frames[0].State, strings.Join(exits, ", "))
+		}
+		return nil
+	}
 	given := q.Effect == "" || slices.ContainsFunc(r.Pending, func(p statemachine.Pending) bool { return p.ID == q.Effect && p.Place == statemachine.Parked }) ||
 		slices.ContainsFunc(r.Waits, func(w statemachine.Wait) bool { return w.ID == q.Effect && w.Cause != nil })
 	if given {

@@ -44,6 +44,7 @@ func (a *Answers) Explain(ctx context.Context, id string) (*Explanation, error) 
 		return nil, err
 	case last != nil:
 		f.Record = last.Record
+		f.Exits, _ = a.exits(last.Record)
 	}
 	var missed sync.Map // what could not be seen, by its number
 	var looking sync.WaitGroup

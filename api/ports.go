@@ -154,6 +154,19 @@ type Copies interface {
 	Tail(ctx context.Context, run, log string, from, to int) ([][]byte, bool, error)
 }
 
+// exits lists the states that the one a run is in may lead to; false if its
+// machine is not known here.
+func (a *Answers) exits(r *statemachine.Record) ([]string, bool) {
+	if a.Definitions == nil || len(r.Frames) == 0 {
+		return nil, false
+	}
+	d, ok := a.Definitions.Definition(r.Machine, r.Version)
+	if !ok || d.Hash != r.Def {
+		return nil, false
+	}
+	return d.Exits(r.Frames[0].State), true
+}
+
 // Answers makes the answers. It may be used concurrently. All but the first
 // three may be nil: then lists are made from HISTORY, nothing can be changed,
 // runs that are waited for are looked at more often, and what the others know
@@ -171,7 +184,7 @@ type Answers struct {
 	Streams  Streams
 	Flow     Flow
 	Mailroom Mailroom
-	// Definitions are the machines that runs are replayed with.
+	// Definitions are the machines of this process; those of others may be others.
 	Definitions Definitions
 	// Observers see what explains a run, beside its record and letters.
 	Observers []Observer

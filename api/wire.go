@@ -230,6 +230,7 @@ type CommandRequest struct {
 	By        string                 `json:"by,omitempty"`         // who asks, recorded after Unverified; for a verified caller, the caller
 	Reason    string                 `json:"reason,omitempty"`     // at most 2 KB
 	Effect    string                 `json:"effect,omitempty"`     // retry: id of the effect; default: all that were given up. resolve: id of the effect
+	To        string                 `json:"to,omitempty"`         // resume of a parked run: an exit of its state, which it takes; what was given up is left for good. Needs a reason
 	Result    json.RawMessage        `json:"result,omitempty"`     // resolve: what the effect came to
 	NoUndo    bool                   `json:"no_undo,omitempty"`    // cancel: at once, and what the run did stays done
 	Timeout   *statemachine.Duration `json:"timeout,omitempty"`    // as in StartRequest

@@ -239,6 +239,34 @@ func TestResolveAndHold(t *testing.T) {
 		t.Errorf("after it: %+v, %v", r, err)
 	}
 
+	on := fmt.Sprint("sent-on-", time.Now().UnixNano())
+	if _, err := c.Start(ctx, "kitchensink", input, client.StartOptions{ID: on}); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(20 * time.Second); r.ID != on || r.Status != client.StatusParked; {
+		if r, err = c.Get(ctx, on, 0); err != nil || time.Now().After(end) {
+			t.Fatalf("it is not parked: %+v, %v", r, err)
+		}
+	}
+	if x, err := c.Explain(ctx, on); err != nil || !strings.HasPrefix(x.Because[0].Help, "pawl run retry "+on+"; pawl run resume "+on+" --to next|too_long") {
+		t.Errorf("explain: %+v, %v", x, err)
+	}
+	for says, o := range map[string]client.CommandOptions{
+		"state perform leads to next, too_long": {To: "done", Reason: "enough"},
+		"reason is missing":                     {To: "too_long"},
+		"given up no such effect":               {To: "too_long", Reason: "enough", Effect: "other"},
+	} {
+		if _, err := c.Resume(ctx, on, o); !errors.Is(err, client.ErrInvalid) || !strings.Contains(err.Error(), says) {
+			t.Errorf("resume %+v: %v, want %q", o, err, says)
+		}
+	}
+	if told, err := c.Resume(ctx, on, client.CommandOptions{To: "too_long", Reason: "enough", By: "ann"}); err != nil || told.Outcome != client.Applied || told.Status != client.StatusFailed {
+		t.Errorf("resume: %+v, %v", told, err)
+	}
+	if r, err := c.Wait(ctx, on); err != nil || r.State != "too_long" || r.Error.Message != "enough" {
+		t.Errorf("after it: %+v, %v", r, err)
+	}
+
 	q := client.HoldRequest{Kind: client.HoldEffect, Effect: "email.send", By: "ann", Reason: "the bill"}
 	if h, err := c.Hold(ctx, q); err != nil || !h.Held || h.By != "unverified:ann" {
 		t.Errorf("hold: %+v, %v", h, err)

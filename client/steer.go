@@ -38,6 +38,7 @@ type CommandOptions struct {
 	By        string // who asks, recorded as "unverified:<By>"; with WithUser the user is, plain
 	Reason    string // why, at most 2 KB
 	Effect    string // Retry: id of the effect; default: all that were given up. Resolve: id of the effect
+	To        string // Resume of a parked run: an exit of its state, which it takes; what was given up is left for good. Needs a Reason
 	NoUndo    bool   // Cancel: at once, and what the run did stays done
 }
 
@@ -54,7 +55,8 @@ func (c *Client) Pause(ctx context.Context, run string, o CommandOptions) (Told,
 	return c.command(ctx, api.RunsPause, "pause", run, o)
 }
 
-// Resume lets a paused run go on.
+// Resume lets a paused run go on, or, with CommandOptions.To, has a parked one
+// leave what it gave up for good and take that exit of its state.
 func (c *Client) Resume(ctx context.Context, run string, o CommandOptions) (Told, error) {
 	return c.command(ctx, api.RunsResume, "resume", run, o)
 }
@@ -85,8 +87,8 @@ func (c *Client) Resolve(ctx context.Context, run string, result any, o CommandO
 
 func (c *Client) command(ctx context.Context, v api.Verb, what, run string, o CommandOptions) (Told, error) {
 	op := what + " run " + run
-	if o.Effect != "" && v != api.RunsRetry {
-		return Told{}, invalid(op, errors.New("an effect is for Retry and Resolve"))
+	if o.Effect != "" && v != api.RunsRetry && o.To == "" {
+		return Told{}, invalid(op, errors.New("an effect is for Retry, Resolve, and a Resume that names a state"))
 	}
 	if o.NoUndo && v != api.RunsCancel {
 		return Told{}, invalid(op, errors.New("NoUndo is for Cancel"))
@@ -102,6 +104,6 @@ func (c *Client) send(ctx context.Context, v api.Verb, op, run string, o Command
 		o.RequestID = queue.NewID()
 	}
 	var t Told
-	r := api.CommandRequest{ID: run, RequestID: o.RequestID, By: o.By, Reason: o.Reason, Effect: o.Effect, Result: result, NoUndo: o.NoUndo, Timeout: c.patience()}
+	r := api.CommandRequest{ID: run, RequestID: o.RequestID, By: o.By, Reason: o.Reason, Effect: o.Effect, To: o.To, Result: result, NoUndo: o.NoUndo, Timeout: c.patience()}
 	return t, c.call(ctx, op, v, r, &t)
 }

@@ -139,7 +139,7 @@ func (r *Redriver) effect(ctx context.Context, c *Case, run *statemachine.Stored
 	try := statemachine.LetterTry(c.EffectID, c.ID)
 	switch {
 	case p == nil:
-		return refuse("its run has moved on: the effect has its result"), nil
+		return refuse("its run has moved on, and waits for the effect no more"), nil
 	case try == 0:
 		return refuse("the letter does not say which try it is about"), nil
 	case p.Try < try:

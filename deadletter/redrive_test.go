@@ -258,7 +258,7 @@ func TestDecide(t *testing.T) {
 		{"re-driven already", effect, run(func(r *statemachine.Record) {
 			r.Status, r.Applied = statemachine.StatusSucceeded, []string{"cmd:redrive-e:3"}
 		}), "", "+remove the letter of what was re-driven already"},
-		{"has its result", effect, run(func(r *statemachine.Record) { r.Pending = nil }), "", "its run has moved on: the effect has its result"},
+		{"has its result", effect, run(func(r *statemachine.Record) { r.Pending = nil }), "", "its run has moved on, and waits for the effect no more"},
 		{"is tried", effect, run(func(r *statemachine.Record) { r.Pending[0].Place, r.Pending[0].Try = statemachine.Queued, 4 }), "", "its run has moved on: the effect is being tried"},
 		{"given up again", effect, parkedAt("r", "e", 8), "", "it was tried anew since, and given up again: there is a newer letter"},
 		{"restored", effect, parkedAt("r", "e", 2), "", "its run is not yet where the letter was written: what was read is old, or was restored"},
@@ -269,7 +269,7 @@ func TestDecide(t *testing.T) {
 		{"timer, edited", timer, asleep(1, &statemachine.Cause{}), `{"a":2}`, "it is a timer, which has no input"},
 		{"timer that runs again", timer, asleep(2, nil), "", "its run has moved on: the effect is being tried"},
 		{"timer given up again", timer, asleep(2, &statemachine.Cause{}), "", "it was tried anew since, and given up again: there is a newer letter"},
-		{"timer of a state that was left", timer, run(func(r *statemachine.Record) { r.Pending = nil }), "", "its run has moved on: the effect has its result"},
+		{"timer of a state that was left", timer, run(func(r *statemachine.Record) { r.Pending = nil }), "", "its run has moved on, and waits for the effect no more"},
 
 		{"start", start, nil, "", "+start invoice again"},
 		{"start, edited", start, nil, `{"a":2}`, "+start invoice again, edited"},

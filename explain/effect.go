@@ -3,6 +3,7 @@ package explain
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pawlrun/pawl/statemachine"
@@ -80,6 +81,15 @@ func (f *Facts) resolve(p *statemachine.Pending) string {
 	return fmt.Sprintf("pawl run resolve %s --effect %s '{…}'", word(f.Run), word(p.ID))
 }
 
+// sendOn is the command that leaves what was given up for good, after others;
+// "" if the run cannot be sent on.
+func (f *Facts) sendOn(effect string) string {
+	if _, err := f.Record.SendOn(effect); err != nil || len(f.Exits) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; pawl run resume %s --to %s --reason '…'", word(f.Run), strings.Join(f.Exits, "|"))
+}
+
 func (f *Facts) parked(e *Reason, p *statemachine.Pending) {
 	e.Code, e.Help = GivenUp, "pawl run retry "+word(f.Run)
 	e.Text = fmt.Sprintf("%s was given up at attempt %d", f.name(p), p.Attempt)
@@ -94,6 +104,7 @@ func (f *Facts) parked(e *Reason, p *statemachine.Pending) {
 			e.Text += "; retry it if it was not performed, resolve it if it was"
 		}
 	}
+	e.Help += f.sendOn(p.ID)
 	l, known := f.Letters[p.ID]
 	switch e.Letter = l.Seq; {
 	case known && l.Seq == 0:

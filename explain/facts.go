@@ -41,6 +41,10 @@ type Facts struct {
 	// Full are the streams that take no more messages, with how full they are.
 	Full []FullStream
 
+	// Exits are the states that the one the run is in may lead to; nil if its
+	// machine is not known.
+	Exits []string
+
 	Unseen []Unseen
 }
 

@@ -17,7 +17,7 @@ func (f *Facts) wait(w *statemachine.Wait) Reason {
 		e.Until = *w.Due
 	}
 	if w.Cause != nil {
-		e.Code, e.Help = GivenUp, "pawl run retry "+word(f.Run)
+		e.Code, e.Help = GivenUp, "pawl run retry "+word(f.Run)+f.sendOn(w.ID)
 		e.Text = "the machine cannot go on from " + f.Record.To + ": " + causeText(w.Cause)
 		e.Letter = f.Letters[w.ID].Seq
 		return e

@@ -27,8 +27,12 @@ func (c Command) Check(kind EventKind) error {
 	switch {
 	case !kind.IsCommand():
 		return fmt.Errorf("no command is called %q", trim(string(kind), 64))
-	case c.Effect != "" && kind != EventRedrive && kind != EventResolve:
-		err = errors.New("effect is for a redrive or a resolve only")
+	case c.Effect != "" && kind != EventRedrive && kind != EventResolve && c.To == "":
+		err = errors.New("effect is for a redrive, a resolve, or a resume that names a state only")
+	case c.To != "" && kind != EventResume:
+		err = errors.New("to is for a resume only")
+	case c.To != "" && (c.Effect == "" || strings.TrimSpace(c.Reason) == ""):
+		err = errors.New("to needs the effect that was given up, and a reason")
 	case len(c.Result) > 0 && kind != EventResolve:
 		err = errors.New("result is for a resolve only")
 	case kind == EventResolve && (c.Effect == "" || len(c.Result) == 0):
@@ -43,7 +47,7 @@ func (c Command) Check(kind EventKind) error {
 		err = fmt.Errorf("try %d is not 1 or more", c.Try)
 	case c.NoUndo && kind != EventCancel:
 		err = errors.New("no_undo is for a cancel only")
-	case !utf8.ValidString(c.By + c.Reason + c.Effect):
+	case !utf8.ValidString(c.By + c.Reason + c.Effect + c.To):
 		err = errors.New("not UTF-8")
 	default:
 		err = c.within()
@@ -62,6 +66,9 @@ func (c Command) within() error {
 		return err
 	}
 	if err := within("effect", len(c.Effect), MaxID); err != nil {
+		return err
+	}
+	if err := within("to", len(c.To), maxName); err != nil {
 		return err
 	}
 	return within("input", len(c.Input), maxEdit)
@@ -109,6 +116,9 @@ func (f *Fold) command(e *Event, body json.RawMessage) error {
 	case EventPause:
 		f.pause(c)
 	case EventResume:
+		if c.To != "" {
+			return f.sendOn(e, c)
+		}
 		return f.resume(e.ID)
 	case EventRedrive:
 		return f.redrive(c)

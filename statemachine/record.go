@@ -248,7 +248,8 @@ const (
 type Command struct {
 	By     string `json:"by,omitempty"`     // who; "unverified:" and a name if they only say so
 	Reason string `json:"reason,omitempty"` // why, at most 2 KB
-	Effect string `json:"effect,omitempty"` // redrive: id of the effect; empty: all that were given up. resolve: id of the effect
+	Effect string `json:"effect,omitempty"` // redrive: id of the effect; empty: all that were given up. resolve, and resume with To: id of the effect
+	To     string `json:"to,omitempty"`     // resume of a parked run: an exit of its state, which it takes; the effect is left for good
 
 	// Try, of a redrive of one effect: only if it is this try that was given up.
 	// So it means one letter, however late it comes.

@@ -25,6 +25,7 @@ type steer struct {
 	by     string
 	id     string // of the request
 	effect string
+	to     string
 	noUndo bool
 	result []byte
 }
@@ -40,9 +41,12 @@ effects that are under way are not called back.`,
 		a.steerCommand("pause", api.RunsPause, "Hold runs",
 			`Hold runs: nothing new is performed until they are resumed.`,
 			`  pawl run pause report-4412 --reason 'the printer is being moved'`),
-		a.steerCommand("resume", api.RunsResume, "Let paused runs go on",
-			`Let paused runs go on.`,
-			`  pawl run resume report-4412`),
+		a.steerCommand("resume", api.RunsResume, "Let paused runs go on, or send parked ones on",
+			`Let paused runs go on. With --to, a parked run leaves what it gave up for good, and
+takes the exit of its state that is named: one that the machine declares. What it
+gave up is not tried again, and its letter is left to be discarded.`,
+			`  pawl run resume report-4412
+  pawl run resume report-4412 --to done --reason 'sent by hand'`),
 		a.steerCommand("retry", api.RunsRetry, "Try anew what parked runs gave up",
 			`Try anew what parked runs gave up: with all attempts, and the same idempotency
 keys.`,
@@ -82,6 +86,9 @@ stopped by --canary or --stop-on-failure-ratio.`,
 			if cmd.Flags().Changed("id") && s.id == "" {
 				return cli.UsageErrorf("leave it off to have an id made", "--id is empty")
 			}
+			if s.to != "" && (len(args) == 0 || strings.TrimSpace(s.reason) == "") {
+				return cli.UsageErrorf("see pawl run resume --help", "--to is for runs that are named, and needs --reason")
+			}
 			if len(args) == 0 {
 				return m.run(cmd)
 			}
@@ -94,6 +101,9 @@ stopped by --canary or --stop-on-failure-ratio.`,
 	f.StringVar(&s.id, "id", "", "id of the request: the same is applied once (default: one is made)")
 	if verb == api.RunsRetry {
 		f.StringVar(&s.effect, "effect", "", "id of the effect (default: all that were given up)")
+	}
+	if verb == api.RunsResume {
+		f.StringVar(&s.to, "to", "", "state that parked runs are sent on to; needs --reason")
 	}
 	if verb == api.RunsCancel {
 		f.BoolVar(&s.noUndo, "no-undo", false, "end the run at once; what it did stays done")
@@ -159,7 +169,7 @@ func (s *steer) run(ctx context.Context, ids []string) error {
 }
 
 func (s *steer) tell(ctx context.Context, f *cli.Fleet, id string) (told api.Told, nobody, err error) {
-	q := api.CommandRequest{ID: id, RequestID: s.id, By: s.by, Reason: s.reason, Effect: s.effect, Result: s.result, NoUndo: s.noUndo, Timeout: s.patience()}
+	q := api.CommandRequest{ID: id, RequestID: s.id, By: s.by, Reason: s.reason, Effect: s.effect, To: s.to, Result: s.result, NoUndo: s.noUndo, Timeout: s.patience()}
 	alone := q
 	alone.Timeout = new(statemachine.Duration)
 	nobody, err = s.change(ctx, f, s.verb, q, alone, &told)

@@ -135,6 +135,8 @@ func TestUsage(t *testing.T) {
 		{"run signal a b {} -f x", 2, "pawl: the body is given twice: it is one of <json>, --file and - (see pawl run signal --help)"},
 		{"run signal a B", 2, `pawl: "B" is no name of a signal (see pawl run signal --help)`},
 		{"run cancel", 2, "pawl: pawl run cancel needs <id> (see pawl run cancel --help)"},
+		{"run resume a --to done", 2, "pawl: --to is for runs that are named, and needs --reason (see pawl run resume --help)"},
+		{"run resume --machine a --to done --reason x --yes", 2, "pawl: --to is for runs that are named, and needs --reason (see pawl run resume --help)"},
 		{"run cancel a --id=", 2, "pawl: --id is empty (leave it off to have an id made)"},
 		{"run cancel a --effect e", 2, "pawl: unknown flag: --effect (see pawl run cancel --help)"},
 		{"machine show A", 2, `pawl: "A" is no name of a machine (see pawl machine show --help)`},

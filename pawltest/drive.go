@@ -29,26 +29,27 @@ func (r *Run) drive() {
 // next does one thing the run waits for; false if there is none.
 func (r *Run) next() bool {
 	r.t.Helper()
+	var retry *sm.Pending // the one whose time comes first
 	pending := r.last().Pending
 	for i := range pending {
 		p := &pending[i]
-		switch p.Place {
-		case sm.Inline, sm.Queued:
+		switch {
+		case p.Place == sm.Inline || p.Place == sm.Queued:
 			r.perform(p)
 			return true
-		case sm.Retry:
-			if w := r.firstDue(); w != nil && w.Due.Before(*p.RetryAt) {
-				r.elapse(w)
-				return true
-			}
-			if p.RetryAt.After(r.now) {
-				r.now = *p.RetryAt
-			}
-			r.must(sm.Event{Kind: sm.EventDue, Effect: p.ID, Try: p.Try})
-			return true
+		case p.Place == sm.Retry && (retry == nil || p.RetryAt.Before(*retry.RetryAt)):
+			retry = p
 		}
 	}
-	if w := r.firstDue(); w != nil && r.sleeps() {
+	w := r.firstDue()
+	if retry != nil && (w == nil || !w.Due.Before(*retry.RetryAt)) {
+		if retry.RetryAt.After(r.now) {
+			r.now = *retry.RetryAt
+		}
+		r.must(sm.Event{Kind: sm.EventDue, Effect: retry.ID, Try: retry.Try})
+		return true
+	}
+	if w != nil && (retry != nil || r.sleeps()) {
 		r.elapse(w)
 		return true
 	}
@@ -57,8 +58,10 @@ func (r *Run) next() bool {
 
 // sleeps reports whether the run waits for nothing but a time.
 func (r *Run) sleeps() bool {
-	return r.last().Status == sm.StatusRunning &&
-		slices.ContainsFunc(r.last().Waits, func(w sm.Wait) bool { return w.Kind == sm.WaitSleep && w.Cause == nil })
+	is := func(kind sm.WaitKind) bool {
+		return slices.ContainsFunc(r.last().Waits, func(w sm.Wait) bool { return w.Kind == kind && w.Cause == nil })
+	}
+	return r.last().Status == sm.StatusRunning && is(sm.WaitSleep) && !is(sm.WaitSignal)
 }
 
 // firstDue is the wait that is over first, nil if none is by itself.
@@ -205,7 +208,7 @@ func (r *Run) fold(e sm.Event) (sm.Outcome, error) {
 	e.At = r.now
 	f := r.def.Begin(r.id, r.last(), sm.Env{Now: r.now, Build: "test", By: "pawltest", Place: r.place})
 	r.seal(f)
-	o, err := f.Apply(e)
+	o, err := f.ApplyWith(e, func(hash string) ([]byte, error) { return r.blobs[hash], nil })
 	if err != nil || o != sm.Applied {
 		return o, err
 	}

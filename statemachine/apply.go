@@ -8,6 +8,7 @@ import (
 // take applies an event that has business with the state it meets.
 func (f *Fold) take(e *Event) error {
 	f.clock = later(f.clock, e.At)
+	f.most = f.d.byName[f.State()].inline()
 	body, err := compact(e.Body)
 	if err != nil {
 		return &FaultError{Class: ClassInvalidInput, State: f.rec.To, Err: err}
@@ -100,6 +101,13 @@ func (f *Fold) answer(e *Event, effect string, body json.RawMessage) error {
 		if err != nil {
 			return err
 		}
+		if p.Item > 0 {
+			if f.rec.Ending != nil {
+				return s.unwind()
+			}
+			s.item = p.Item
+			return s.proceed(n, body, nil)
+		}
 		if err := n.action.take(s.data, body); err != nil {
 			return s.fault(ClassInvalidResult, err)
 		}
@@ -166,9 +174,9 @@ func (f *Fold) giveUp(e *Event, p Pending, c Cause) error {
 		return s.unwind()
 	}
 	n := f.d.byName[c.State]
-	if n != nil && n.caught(c.Class) != "" {
+	if n != nil && f.goesOn(n, p, c.Class) {
 		before := f.post
-		err := f.route(e, p, c, n.caught(c.Class))
+		err := f.route(e, p, c, n)
 		if err == nil {
 			err = f.limits()
 		}
@@ -176,18 +184,35 @@ func (f *Fold) giveUp(e *Event, p Pending, c Cause) error {
 			return nil
 		}
 		f.post, f.data = before, nil
+		if isMissing(err) {
+			return err
+		}
 		c.Message = trim(c.Message+"; where it is caught: "+err.Error(), MaxMessage)
 	}
 	return f.park(p.ID, c)
 }
 
-// route leaves the state through a Catch.
-func (f *Fold) route(e *Event, p Pending, c Cause, target string) error {
+// goesOn reports whether the machine says what follows when the effect is given
+// up.
+func (f *Fold) goesOn(n *node, p Pending, class string) bool {
+	if p.Item > 0 {
+		return n.action != nil && n.action.many != nil && f.bears(n, class)
+	}
+	return n.caught(class) != ""
+}
+
+// route goes on from an effect that is given up: the state leaves through a
+// Catch or, if it does many at once, may have that as an outcome.
+func (f *Fold) route(e *Event, p Pending, c Cause, n *node) error {
 	f.remove(p.ID)
 	return f.step(e, "", func(s *step) error {
 		s.inherit(p)
+		if p.Item > 0 {
+			s.item = p.Item
+			return s.proceed(n, nil, &c)
+		}
 		s.caught(c)
-		return s.enter(target)
+		return s.enter(n.caught(c.Class))
 	})
 }
 

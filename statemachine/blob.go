@@ -50,7 +50,7 @@ func (f *Fold) refer(v json.RawMessage) (json.RawMessage, error) {
 	if err := within("value", len(v), MaxValue); err != nil {
 		return nil, err
 	}
-	if len(v) <= MaxInline && !bytes.HasPrefix(v, blobPrefix) {
+	if len(v) <= f.most && !bytes.HasPrefix(v, blobPrefix) {
 		return v, nil
 	}
 	ref := BlobRef{Hash: BlobHash(v), Size: len(v)}

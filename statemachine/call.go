@@ -158,6 +158,9 @@ type action struct {
 	queued  func(data any) bool
 	timeout Duration
 
+	many *many                          // does it more than once at a time; nil: once
+	lost func(data any, c *Cause) error // takes why an item was given up
+
 	sleep   func(data any) time.Duration
 	signals []string                         // that it waits for, as far as they are declared
 	signal  func(data any) string            // the one that it waits for now

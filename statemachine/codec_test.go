@@ -106,7 +106,9 @@ func records(t *testing.T) map[string]*sm.Record {
 	late := next(t, trial, listening, dueOf(of(t, listening, sm.WaitWithin), t0.Add(2*time.Minute)))
 	stuck := trialStart(t, stucks(), `{"nap":"1s"}`)
 	stuck = next(t, stucks(), stuck, dueOf(stuck.Waits[0], t0.Add(time.Second)))
+	each, waits := fanRecords(t)
 	return map[string]*sm.Record{
+		"each": each.Record, "branches": waits.Record,
 		"sleeping": sleeping.Record, "listening": listening.Record, "late": late.Record, "wait_parked": stuck.Record,
 		"tenant": tenant.Record, "tenant_parked": tenantParked.Record,
 		"flow": limited.Record, "start": start.Record, "result": result.Record, "retry": retry.Record, "accepted": accepted.Record, "prolonged": prolonged.Record, "called": called.Record, "queued": queued.Record,
@@ -226,7 +228,7 @@ func TestFields(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	for _, v := range []any{
-		sm.Record{}, sm.Event{}, sm.Frame{}, sm.Pending{}, sm.Entry{}, sm.InboxSignal{}, sm.Wait{}, sm.LogRef{}, sm.Cause{}, sm.Letter{},
+		sm.Record{}, sm.Event{}, sm.Frame{}, sm.Fan{}, sm.FanItem{}, sm.Pending{}, sm.Entry{}, sm.InboxSignal{}, sm.Wait{}, sm.LogRef{}, sm.Cause{}, sm.Letter{},
 		sm.Undo{}, sm.Ending{}, sm.Tombstone{}, sm.Chunk{}, sm.BlobRef{}, sm.Command{},
 	} {
 		tp := reflect.TypeOf(v)
@@ -269,8 +271,8 @@ func TestDecodeRefuses(t *testing.T) {
 		"an empty object":    "{}",
 		"cut off":            string(good[:len(good)/2]),
 		"more than one":      string(good) + string(good),
-		"newer version":      swap(`"v":1`, `"v":5`),
-		"newer, other types": `{"v":5,"run":["r1"]}`,
+		"newer version":      swap(`"v":1`, `"v":6`),
+		"newer, other types": `{"v":6,"run":["r1"]}`,
 		"no version":         swap(`"v":1`, `"v":0`),
 		"no run":             swap(`"run":"order-1"`, `"run":""`),
 		"revision 0":         swap(`"rev":2`, `"rev":0`),

@@ -36,6 +36,9 @@ const (
 	KindCall    StateKind = "call"    // performs an effect
 	KindSleep   StateKind = "sleep"   // waits for a time
 	KindSignal  StateKind = "signal"  // waits for a signal
+	KindEach    StateKind = "each"    // performs an effect for each of many items
+	KindAll     StateKind = "all"     // does several actions, and waits for all
+	KindFirst   StateKind = "first"   // … for the first of them
 	KindDecide  StateKind = "decide"  // chooses where to go
 	KindUnwind  StateKind = "unwind"  // undoes what was done
 	KindSucceed StateKind = "succeed" // ends the run well
@@ -44,14 +47,25 @@ const (
 
 // StateInfo describes a state for people and diagrams.
 type StateInfo struct {
+	Name     string       `json:"name"`
+	Kind     StateKind    `json:"kind"`
+	Effects  []string     `json:"effects,omitempty"`
+	Signals  []string     `json:"signals,omitempty"`  // the one it waits for, if that is declared
+	Undo     []string     `json:"undo,omitempty"`     // effects of which one takes back what the state did
+	Limit    int          `json:"limit,omitempty"`    // each: how many items at once
+	Need     int          `json:"need,omitempty"`     // first: how many branches have to be done
+	Branches []BranchInfo `json:"branches,omitempty"` // all, first
+	Class    string       `json:"class,omitempty"`    // of a failing end
+	Visits   int          `json:"visits,omitempty"`   // how often it may be entered
+	Exits    []Exit       `json:"exits,omitempty"`    // in the order they are tried
+}
+
+// BranchInfo describes a branch of a state.
+type BranchInfo struct {
 	Name    string    `json:"name"`
 	Kind    StateKind `json:"kind"`
 	Effects []string  `json:"effects,omitempty"`
-	Signals []string  `json:"signals,omitempty"` // the one it waits for, if that is declared
-	Undo    []string  `json:"undo,omitempty"`    // effects of which one takes back what the state did
-	Class   string    `json:"class,omitempty"`   // of a failing end
-	Visits  int       `json:"visits,omitempty"`  // how often it may be entered
-	Exits   []Exit    `json:"exits,omitempty"`   // in the order they are tried
+	Signals []string  `json:"signals,omitempty"`
 }
 
 // Exit is a way out of a state.
@@ -85,6 +99,7 @@ func (d *Definition) States() []StateInfo {
 		if n.action != nil {
 			info.Effects = append(info.Effects, n.action.effects...)
 			info.Signals = append(info.Signals, n.action.signals...)
+			info.describe(n.action.many)
 		}
 		if n.undo != nil {
 			info.Undo = append(info.Undo, n.undo.effects...)
@@ -92,6 +107,22 @@ func (d *Definition) States() []StateInfo {
 		infos = append(infos, info)
 	}
 	return infos
+}
+
+// describe adds what is done at once.
+func (info *StateInfo) describe(m *many) {
+	if m == nil {
+		return
+	}
+	info.Need = m.need
+	if m.branches == nil {
+		info.Limit = m.limit
+	}
+	for _, b := range m.branches {
+		if b.action != nil {
+			info.Branches = append(info.Branches, BranchInfo{Name: b.name, Kind: b.action.kind, Effects: b.action.effects, Signals: b.action.signals})
+		}
+	}
 }
 
 // exits returns the ways out of the state.

@@ -43,6 +43,12 @@ func (n *node) title() string {
 			title += ", undone by " + strings.Join(n.undo.effects, " | ")
 		}
 		return title
+	case KindEach:
+		return fmt.Sprintf("%s: %s for each, %d at once", n.name, strings.Join(n.action.effects, " | "), n.action.many.limit)
+	case KindAll:
+		return n.name + ": all of " + n.branchTitles()
+	case KindFirst:
+		return fmt.Sprintf("%s: the first %d of %s", n.name, n.action.many.need, n.branchTitles())
 	case KindSleep:
 		return n.name + ": sleeps"
 	case KindSignal:
@@ -56,6 +62,17 @@ func (n *node) title() string {
 		return n.name + ": fails with " + n.class
 	}
 	return n.name
+}
+
+// branchTitles is what is done at once.
+func (n *node) branchTitles() string {
+	var titles []string
+	for _, b := range n.action.many.branches {
+		if b.action != nil {
+			titles = append(titles, (&node{name: b.name, kind: b.action.kind, action: b.action}).title())
+		}
+	}
+	return strings.Join(titles, "; ")
 }
 
 // exitLabel is what stands at an arrow.

@@ -256,6 +256,7 @@ func writeFrame(a *appender, f *Frame) {
 	a.num("visit", f.Visit)
 	dict(a, "visits", f.Visits, writeInt)
 	writeCause(a, "cause", f.Cause)
+	writeFan(a, f.Fan)
 	a.b = append(a.b, '}')
 }
 
@@ -263,6 +264,7 @@ func writePending(a *appender, p *Pending) {
 	a.b = append(a.b, '{')
 	a.text("id", p.ID)
 	a.num("frame", p.Frame)
+	a.numIf("item", p.Item)
 	a.text("effect", p.Effect)
 	a.textIf("key", p.Key)
 	a.textIf("flow", p.Flow)

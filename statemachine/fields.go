@@ -181,6 +181,9 @@ func readFrame(p *scan, f *Frame) {
 	if p.field("cause") {
 		f.Cause = readCause(p)
 	}
+	if p.field("fan") {
+		f.Fan = readFan(p)
+	}
 	p.end('}')
 }
 
@@ -191,6 +194,9 @@ func readPending(p *scan, q *Pending) {
 	}
 	if p.field("frame") {
 		q.Frame = p.int()
+	}
+	if p.field("item") {
+		q.Item = p.int()
 	}
 	if p.field("effect") {
 		q.Effect = p.str()

@@ -51,6 +51,7 @@ type Fold struct {
 	err   error // why no event can be applied
 	data  any   // rec.Data decoded; nil if it is not
 	after uint64
+	lent  map[string][]byte // blobs of earlier records, see Lend
 	post
 }
 
@@ -59,6 +60,7 @@ type post struct {
 	rec   Record
 	clock time.Time // of the last event; never goes back
 	blobs []blob
+	most  int // bytes of a value that is no blob
 }
 
 // Begin starts a fold on the run's last record; from is nil if the run has
@@ -229,12 +231,16 @@ const (
 	signalFrame  = 128
 	pendingFrame = 512
 	waitFrame    = 256
+	fanFrame     = 128
 	undoFrame    = 256
 	entryFrame   = 256
 )
 
 // version is the lowest format version whose builds can carry the record on.
 func (r *Record) version() int {
+	if r.fans() {
+		return 5
+	}
 	if len(r.Waits) > 0 {
 		return 4
 	}
@@ -245,6 +251,11 @@ func (r *Record) version() int {
 		return 2
 	}
 	return 1
+}
+
+// fans reports whether anything is done many at once.
+func (r *Record) fans() bool {
+	return slices.ContainsFunc(r.Frames, func(f Frame) bool { return f.Fan != nil })
 }
 
 // inboxSize is the size of an inbox as the limit counts it.
@@ -272,6 +283,16 @@ func workSize(r *Record) int {
 		n += waitFrame + len(w.Signal)
 		if w.Cause != nil {
 			n += len(w.Cause.Message)
+		}
+	}
+	for i := range r.Frames {
+		if fan := r.Frames[i].Fan; fan != nil {
+			for j := range fan.Held {
+				n += fanFrame + len(fan.Held[j].Body)
+				if c := fan.Held[j].Cause; c != nil {
+					n += len(c.Message)
+				}
+			}
 		}
 	}
 	for i := range r.Outbox {

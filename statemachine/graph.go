@@ -31,6 +31,9 @@ func (d *Definition) compile() {
 	d.Hash = d.hash()
 }
 
+// performs reports whether the state asks for effects.
+func (n *node) performs() bool { return n.action != nil && len(n.action.effects) > 0 }
+
 func (n *node) ends() bool { return n.kind == KindSucceed || n.kind == KindFail }
 
 // hash identifies the static graph: states in order, their kinds and effects,
@@ -39,11 +42,19 @@ func (d *Definition) hash() string {
 	var b strings.Builder
 	for _, n := range d.nodes {
 		fmt.Fprintf(&b, "state %q %s %q", n.name, n.kind, n.class)
-		if n.kind == KindCall && !n.action.open {
+		if n.performs() && !n.action.open {
 			fmt.Fprintf(&b, " %q", n.action.effects)
 		}
 		if n.action != nil && len(n.action.signals) > 0 {
 			fmt.Fprintf(&b, " %q", n.action.signals)
+		}
+		if n.action != nil && n.action.many != nil {
+			for _, br := range n.action.many.branches {
+				fmt.Fprintf(&b, " branch %q %s", br.name, br.kind())
+			}
+			if n.action.many.need > 0 {
+				fmt.Fprintf(&b, " first %d", n.action.many.need)
+			}
 		}
 		if n.undo != nil {
 			fmt.Fprint(&b, " undo")
@@ -141,8 +152,11 @@ func (d *Definition) unknownTarget(e Exit) string {
 }
 
 func (d *Definition) checkCatches(n *node) {
-	if len(n.catches) > 0 && n.kind != KindCall {
+	if len(n.catches) > 0 && n.kind != KindCall && !n.performs() {
 		d.fault(n.name, "Catch in a state that performs no effect")
+	}
+	if len(n.catches) > 0 && n.kind == KindEach && n.action.many.tolerate < 0 {
+		d.fault(n.name, "Catch in an Each whose items may all be given up: it is never reached without Tolerate")
 	}
 	for i, c := range n.catches {
 		switch {
@@ -157,7 +171,9 @@ func (d *Definition) checkCatches(n *node) {
 }
 
 func (d *Definition) checkUndo(n *node) {
-	if n.undo != nil && n.kind != KindCall {
+	if n.undo != nil && n.action != nil && n.action.many != nil {
+		d.fault(n.name, "Undo in a state that does many at once: which of them is there to undo when the run ends in between cannot be said")
+	} else if n.undo != nil && n.kind != KindCall {
 		d.fault(n.name, "Undo in a state that performs no effect")
 	}
 	if n.undo != nil && n.undo.kind != KindCall {
@@ -175,15 +191,14 @@ func (d *Definition) checkAction(n *node, a *action) {
 	if a == nil {
 		return
 	}
-	if a.kind != KindCall {
+	switch {
+	case a.many != nil:
+		d.checkMany(n, a)
+	case a.kind != KindCall:
 		d.checkWait(n, a)
 		return
-	}
-	if len(a.effects) == 0 {
-		d.fault(n.name, "CallOf has no tools")
-	}
-	if a.pick == nil {
-		d.fault(n.name, "CallOf has no function that picks")
+	default:
+		d.checkCall(n, a)
 	}
 	if a.timeout < 0 {
 		d.fault(n.name, "Timeout is negative")
@@ -192,6 +207,15 @@ func (d *Definition) checkAction(n *node, a *action) {
 		if !validName(e, true) {
 			d.fault(n.name, "effect %q: not a name (%s)", e, effectGrammar)
 		}
+	}
+}
+
+func (d *Definition) checkCall(n *node, a *action) {
+	if len(a.effects) == 0 {
+		d.fault(n.name, "CallOf has no tools")
+	}
+	if a.pick == nil {
+		d.fault(n.name, "CallOf has no function that picks")
 	}
 }
 
@@ -228,9 +252,17 @@ func (d *Definition) checkBound(n *node) {
 	case n.bound < 0 || n.bound > MaxWait:
 		d.fault(n.name, "Within %s: it is 0 to %s", n.bound, MaxWait)
 	}
-	if n.forever && n.kind != KindSignal {
+	if n.forever && !n.listens() {
 		d.fault(n.name, "Forever in a state that waits for no signal")
 	}
+}
+
+// listens reports whether the state waits for a signal.
+func (n *node) listens() bool {
+	if n.action == nil || n.action.many == nil {
+		return n.kind == KindSignal
+	}
+	return slices.ContainsFunc(n.action.many.branches, func(b branch) bool { return b.kind() == KindSignal })
 }
 
 // checkPaths checks what can be reached from where.

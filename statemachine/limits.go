@@ -25,6 +25,8 @@ const (
 	MaxWait    = 10 * 365 * 24 * time.Hour // a sleep, or the bound of a state or run
 	MaxIndexes = 8                         // index fields of a machine
 	MaxMoves   = 1000                      // moves between states in one event
+	MaxAtOnce  = 200                       // items at once, or branches, of a state
+	MaxItems   = 100_000                   // items of a state
 
 	roomToPark = 8 << 10 // by which a record may be larger that parks a run since its next one is too large
 
@@ -34,7 +36,7 @@ const (
 
 // LimitError says which size was exceeded.
 type LimitError struct {
-	What string // "data", "record", "value nested", "inbox", "undos", "pending and outbox", "value", "key", "id", "name", "index <field>"
+	What string // "data", "record", "value nested", "inbox", "undos", "pending and outbox", "value", "key", "id", "name", "items", "index <field>"
 	Size int    // in Unit
 	Max  int
 	Unit string // "" for bytes

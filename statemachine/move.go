@@ -57,12 +57,21 @@ func (s *step) enter(name string) error {
 		case KindDecide:
 			name, err = s.choose(n)
 		case KindSleep, KindSignal:
-			var waits bool
-			if waits, err = s.wait(n); waits {
-				return err
+			body, waits, failed := s.wait(n.action)
+			if waits && failed == nil {
+				return s.bound(n)
+			}
+			if err = failed; err == nil {
+				err = s.hear(n, body)
 			}
 			if err == nil {
 				name, err = s.choose(n)
+			}
+		case KindEach, KindAll, KindFirst:
+			var waits bool
+			name, waits, err = s.spread(n)
+			if waits && err == nil {
+				return s.bound(n)
 			}
 		case KindCall:
 			if err = s.ask(n); err == nil {
@@ -99,7 +108,8 @@ func (s *step) visit(n *node) bool {
 	}
 	s.f.settle(false)
 	fr = s.frame()
-	fr.State, fr.Visit = n.name, visit
+	fr.State, fr.Visit, fr.Fan = n.name, visit, nil
+	s.item, s.f.most = 0, min(s.f.most, n.inline())
 	if n.again {
 		visits := maps.Clone(fr.Visits)
 		if visits == nil {

@@ -3,6 +3,7 @@ package statemachine_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -24,8 +25,14 @@ func drawEvents(t *rapid.T, from *sm.Stored, start sm.Event) []sm.Event {
 			sm.EventSignal, sm.EventSignal, sm.EventResult, sm.EventFailure, sm.EventDue, sm.EventQueue, sm.EventStart,
 			sm.EventPause, sm.EventPause, sm.EventResume, sm.EventResume, sm.EventRedrive, sm.EventCancel,
 		}).Draw(t, "kind")
+		at := 0
 		if len(from.Pending) > 0 {
-			e.Effect, e.Try = from.Pending[0].ID, from.Pending[0].Try+rapid.IntRange(-1, 1).Draw(t, "try")
+			at = rapid.IntRange(0, len(from.Pending)-1).Draw(t, "effect")
+			e.Effect, e.Try = from.Pending[at].ID, from.Pending[at].Try+rapid.IntRange(-1, 1).Draw(t, "try")
+		}
+		if len(from.Waits) > 0 && rapid.IntRange(0, 3).Draw(t, "wait") == 0 {
+			w := from.Waits[rapid.IntRange(0, len(from.Waits)-1).Draw(t, "which wait")]
+			e.Effect, e.Try = w.ID, w.Try
 		}
 		switch e.Kind {
 		case sm.EventSignal:
@@ -33,7 +40,7 @@ func drawEvents(t *rapid.T, from *sm.Stored, start sm.Event) []sm.Event {
 		case sm.EventStart:
 			e = start
 		case sm.EventResult:
-			e.Body = rapid.SampledFrom(results(from)).Draw(t, "result")
+			e.Body = rapid.SampledFrom(results(from, at)).Draw(t, "result")
 		case sm.EventFailure:
 			e.Cause = &sm.Cause{Class: rapid.SampledFrom([]string{"http", "declined", "full"}).Draw(t, "class")}
 			if rapid.Bool().Draw(t, "retry") {
@@ -54,11 +61,11 @@ func drawEvents(t *rapid.T, from *sm.Stored, start sm.Event) []sm.Event {
 }
 
 // results returns results that fit what is pending, and one that does not.
-func results(from *sm.Stored) []json.RawMessage {
-	if len(from.Pending) > 0 && from.Pending[0].Effect == "card.pay" {
+func results(from *sm.Stored, at int) []json.RawMessage {
+	if len(from.Pending) > 0 && from.Pending[at].Effect == "card.pay" {
 		return []json.RawMessage{[]byte(`{"ok":true}`), []byte(`{"ok":false}`), []byte(`[]`)}
 	}
-	if from.Machine == "trip" {
+	if from.Machine == "trip" || from.Machine == "batch" {
 		return []json.RawMessage{[]byte(`"a"`), []byte(`"b"`), []byte(`"c"`), []byte(`[]`)}
 	}
 	return []json.RawMessage{[]byte(`1`), []byte(`2`)}
@@ -71,6 +78,16 @@ func results(from *sm.Stored) []json.RawMessage {
 func TestFoldProperties(t *testing.T) {
 	t.Parallel()
 	t.Run("order", func(t *testing.T) { foldProperties(t, orders().Definitions()[0], startEvent(`{"id":"o1","total":12}`)) })
+	t.Run("each", func(t *testing.T) {
+		d := batchMachine(eaches(3).Tolerate(1), func(s *sm.State[batch]) { s.Catch("declined", "lost").Within(time.Minute, "lost") })
+		foldProperties(t, d, startEvent(`{"n":6}`))
+	})
+	t.Run("all", func(t *testing.T) {
+		foldProperties(t, batchMachine(sm.All(branches()...), func(s *sm.State[batch]) { s.Catch("declined", "lost").Forever() }), startEvent(`{}`))
+	})
+	t.Run("first", func(t *testing.T) {
+		foldProperties(t, batchMachine(sm.FirstN(2, branches()...), func(s *sm.State[batch]) { s.Catch("declined", "lost").Within(time.Minute, "lost") }), startEvent(`{}`))
+	})
 	t.Run("trip", func(t *testing.T) { foldProperties(t, trips().Definitions()[0], startEvent(`{"id":"t1"}`)) })
 }
 
@@ -150,6 +167,11 @@ func state(s *sm.Stored) sm.Record {
 	r := *s.Record
 	r.Rev, r.Prev, r.PrevTxid, r.Txid, r.At, r.From, r.Started = 0, 0, "", "", time.Time{}, "", time.Time{}
 	r.Events, r.Adds, r.Outbox = nil, nil, nil
+	r.Logs = maps.Clone(r.Logs)
+	for name, ref := range r.Logs {
+		ref.After = 0
+		r.Logs[name] = ref
+	}
 	r.Pending = slices.Clone(r.Pending)
 	for i := range r.Pending {
 		r.Pending[i].Rev, r.Pending[i].At = 0, time.Time{}

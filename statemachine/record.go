@@ -10,7 +10,7 @@ import (
 // FormatVersion is the highest version of the record format that this code
 // reads and writes; a record that needs nothing of it has a lower one. A record
 // of a higher version is refused, never coerced. See docs/format.md.
-const FormatVersion = 4
+const FormatVersion = 5
 
 // Record is one committed transition of a run: a message on HISTORY. It holds
 // everything that is needed to go on (state, pending work, applied ids) and
@@ -83,8 +83,8 @@ func (s Status) Ended() bool {
 	return s == StatusSucceeded || s == StatusFailed || s == StatusCancelled
 }
 
-// Frame is one live thread of a run. A run is a tree of frames; today only the
-// root, later branches of a parallel state, items of a map and child runs.
+// Frame is one live thread of a run: there is the root. What a state does many
+// times at once has no frames of its own, see Fan.
 type Frame struct {
 	ID     int            `json:"id"`               // 0 for the root
 	Parent *int           `json:"parent,omitempty"` // nil for the root
@@ -94,6 +94,7 @@ type Frame struct {
 	Visit  int            `json:"visit"`            // how often State was entered, from 1
 	Visits map[string]int `json:"visits,omitempty"` // visits of the states that can be entered again
 	Cause  *Cause         `json:"cause,omitempty"`  // the failure it caught last
+	Fan    *Fan           `json:"fan,omitempty"`    // how far a state has come that does many at once
 }
 
 // FrameKind tells what a frame is a thread of.
@@ -149,6 +150,7 @@ const (
 type Pending struct {
 	ID      string          `json:"id"`              // f(run, causing event, index), see EffectID
 	Frame   int             `json:"frame"`           // the frame that waits for it
+	Item    int             `json:"item,omitempty"`  // which item or branch of the state it is for, from 1; 0: the state itself
 	Effect  string          `json:"effect"`          // effect type
 	Key     string          `json:"key,omitempty"`   // business key; empty: the id is the idempotency key
 	Flow    string          `json:"flow,omitempty"`  // flow key: what limits per key and closed keys go by

@@ -53,7 +53,7 @@ func (d *Definition) Refold(prev *Stored, next *Record, blob func(hash string) (
 			}
 			e.Body = body
 		}
-		o, err := f.Apply(e)
+		o, err := f.ApplyWith(e, blob)
 		if err == nil && o != Applied {
 			err = fmt.Errorf("outcome %s", o)
 		}

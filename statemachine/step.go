@@ -15,11 +15,13 @@ var errNoStates = errors.New("the machine has no states")
 // step is one event's way through the machine: the only place from where
 // callbacks are called.
 type step struct {
-	f     *Fold
-	cause string // id of the event
-	data  any    // *T
-	meta  *Meta  // nil if T has none
-	asked int    // effects this event asked for so far
+	f      *Fold
+	cause  string // id of the event
+	item   int    // item or branch of the state that it is about, from 1; 0: the state itself
+	data   any    // *T
+	meta   *Meta  // nil if T has none
+	asked  int    // effects this event asked for so far
+	handed int    // outcomes of items this event gave to the data
 
 	// What the effects it asks for get.
 	wake   string

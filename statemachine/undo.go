@@ -3,6 +3,7 @@ package statemachine
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 )
 
 // maxUndo is the most that one Undo counts.
@@ -153,6 +154,10 @@ func (f *Fold) finish(end Ending) {
 	r := &f.rec
 	r.Status, r.Cause = end.Status, end.Cause
 	r.Pending, r.Undos, r.Ending = nil, nil, nil
+	if r.Frames[0].Fan != nil {
+		r.Frames = slices.Clone(r.Frames)
+		r.Frames[0].Fan = nil
+	}
 	if r.Status == StatusCancelled {
 		r.Inbox = nil
 	}

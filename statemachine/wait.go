@@ -13,6 +13,7 @@ import (
 type Wait struct {
 	ID     string     `json:"id"`               // f(run, causing event, index), see EffectID; its timer has it, too
 	Frame  int        `json:"frame"`            // the frame that waits
+	Item   int        `json:"item,omitempty"`   // the item or branch of its state that waits, from 1; 0: the state itself
 	Kind   WaitKind   `json:"kind"`             //
 	Signal string     `json:"signal,omitempty"` // name of the signal
 	Due    *time.Time `json:"due,omitempty"`    // when it is over, never before; nil: not by itself
@@ -189,36 +190,36 @@ func (s *step) bound(n *node) error {
 	return err
 }
 
-// wait begins what a state waits for; it reports false if there is nothing to
-// wait for.
-func (s *step) wait(n *node) (bool, error) {
-	if n.kind == KindSleep {
-		return s.sleep(n)
+// wait begins what an action waits for; if there is nothing to wait for, it
+// returns what came of it.
+func (s *step) wait(a *action) (body json.RawMessage, waits bool, err error) {
+	if a.kind == KindSleep {
+		waits, err = s.sleep(a)
+		return nil, waits, err
 	}
-	return s.listen(n)
+	return s.listen(a)
 }
 
-// sleep begins the wait of a state; it reports false if there is nothing to
+// sleep begins the wait of an action; it reports false if there is nothing to
 // wait for.
-func (s *step) sleep(n *node) (bool, error) {
-	d := n.action.sleep(s.data)
+func (s *step) sleep(a *action) (bool, error) {
+	d := a.sleep(s.data)
 	if d == 0 {
-		return false, n.action.take(s.data, nil)
+		return false, nil
 	}
 	due, err := s.until("Sleep", d)
 	if err == nil {
-		s.arm(Wait{Kind: WaitSleep, Due: due})
-		err = s.bound(n)
+		s.arm(Wait{Kind: WaitSleep, Item: s.item, Due: due})
 	}
 	return true, err
 }
 
-// listen takes the signal that a state waits for out of the inbox; if it is not
-// there, it begins the wait and reports true.
-func (s *step) listen(n *node) (bool, error) {
-	name := n.action.signal(s.data)
+// listen takes the signal that an action waits for out of the inbox; if it is
+// not there, it begins the wait and reports true.
+func (s *step) listen(a *action) (json.RawMessage, bool, error) {
+	name := a.signal(s.data)
 	if !validID(name) || name == "" || len(name) > MaxID {
-		return false, s.fault(ClassInvalidData, fmt.Errorf("signal %q: a name is UTF-8 of 1 to %d bytes", trim(name, 64), MaxID))
+		return nil, false, s.fault(ClassInvalidData, fmt.Errorf("signal %q: a name is UTF-8 of 1 to %d bytes", trim(name, 64), MaxID))
 	}
 	at := -1
 	for i := range s.f.rec.Inbox {
@@ -227,15 +228,15 @@ func (s *step) listen(n *node) (bool, error) {
 		}
 	}
 	if at < 0 {
-		s.arm(Wait{Kind: WaitSignal, Signal: name})
-		return true, s.bound(n)
+		s.arm(Wait{Kind: WaitSignal, Item: s.item, Signal: name})
+		return nil, true, nil
 	}
 	sig := s.f.rec.Inbox[at]
 	s.f.rec.Inbox = slices.Delete(slices.Clone(s.f.rec.Inbox), at, at+1)
-	return false, s.hear(n, sig.Body)
+	return sig.Body, false, nil
 }
 
-// hear takes the payload of a signal.
+// hear takes what came of a wait.
 func (s *step) hear(n *node, body json.RawMessage) error {
 	if err := n.action.take(s.data, payload(body)); err != nil {
 		return s.fault(ClassInvalidInput, err)
@@ -250,15 +251,16 @@ func (f *Fold) signal(e *Event, body json.RawMessage) error {
 		return err
 	}
 	for _, n := range f.d.nodes {
-		if n.action != nil && n.action.fits != nil && slices.Contains(n.action.signals, e.Name) {
-			if err := n.action.fits(payload(body)); err != nil {
+		for _, a := range n.listeners(e.Name) {
+			if err := a.fits(payload(body)); err != nil {
 				return &FaultError{Class: ClassInvalidInput, State: n.name, Err: fmt.Errorf("signal %s: %w", e.Name, inputError(err))}
 			}
 		}
 	}
 	f.remember(e.ID)
 	listens := func(w Wait) bool { return w.Kind == WaitSignal && w.Signal == e.Name }
-	if !slices.ContainsFunc(f.rec.Waits, listens) {
+	at := slices.IndexFunc(f.rec.Waits, listens)
+	if at < 0 {
 		inbox := f.rec.Inbox
 		f.rec.Inbox = append(inbox[:len(inbox):len(inbox)], InboxSignal{ID: e.ID, Name: e.Name, At: e.At, Seq: e.Seq, Body: body})
 		return nil
@@ -268,10 +270,7 @@ func (f *Fold) signal(e *Event, body json.RawMessage) error {
 		if err != nil {
 			return err
 		}
-		if err := s.hear(n, body); err != nil {
-			return err
-		}
-		return s.leave(n)
+		return s.heard(n, f.rec.Waits[at], body)
 	})
 }
 
@@ -300,6 +299,9 @@ func (f *Fold) elapsed(e *Event) error {
 			return nil
 		}
 		f.post, f.data = before, nil
+		if isMissing(err) {
+			return err
+		}
 		c = Cause{Class: ClassOf(err), Message: trim(err.Error(), MaxMessage)}
 	}
 	c.State, c.Effect, c.Attempt = f.rec.Frames[w.Frame].State, TimerEffect, w.Try
@@ -326,10 +328,7 @@ func (f *Fold) goOn(e *Event, w Wait) error {
 			return err
 		}
 		if w.Kind == WaitSleep {
-			if err := n.action.take(s.data, nil); err != nil {
-				return err
-			}
-			return s.leave(n)
+			return s.heard(n, w, nil)
 		}
 		if n.within == nil {
 			return s.fault(ClassUnknownState, fmt.Errorf("the machine has no Within in this state"))

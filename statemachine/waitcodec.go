@@ -4,6 +4,7 @@ func writeWait(a *appender, w *Wait) {
 	a.b = append(a.b, '{')
 	a.text("id", w.ID)
 	a.num("frame", w.Frame)
+	a.numIf("item", w.Item)
 	a.text("kind", string(w.Kind))
 	a.textIf("signal", w.Signal)
 	a.timeIf("due", w.Due)
@@ -20,6 +21,9 @@ func readWait(p *scan, w *Wait) {
 	}
 	if p.field("frame") {
 		w.Frame = p.int()
+	}
+	if p.field("item") {
+		w.Item = p.int()
 	}
 	if p.field("kind") {
 		w.Kind = WaitKind(p.str())

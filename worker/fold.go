@@ -48,14 +48,19 @@ func (l *lane) fold(ctx context.Context, s *slot, def *statemachine.Definition, 
 
 // foldResult applies a handler's return; it reports whether the record is full.
 func (l *lane) foldResult(ctx context.Context, s *slot, f *statemachine.Fold, out *folded, r *result, single bool) bool {
-	if single && out.events() > 0 {
+	if out.events() > 0 && (single || f.Full()) {
 		out.more = true
 		return true
 	}
-	o, err := f.Apply(l.resultEvent(s, r))
+	o, err := l.apply(ctx, s, f, l.resultEvent(s, r))
+	if isAway(err) {
+		l.w.trouble(onNATS, err)
+		l.later(s, l.w.cfg.beat())
+		return true
+	}
 	if err != nil && out.events() == 0 && r.err == nil { // the machine cannot take this result
 		r.fail(err)
-		o, err = f.Apply(l.resultEvent(s, r))
+		o, err = l.apply(ctx, s, f, l.resultEvent(s, r))
 	}
 	switch {
 	case err == nil && o == statemachine.Applied:
@@ -71,6 +76,28 @@ func (l *lane) foldResult(ctx context.Context, s *slot, f *statemachine.Fold, ou
 	return false
 }
 
+// awayError is why an event cannot be applied for now: what it takes lies where
+// nobody answers.
+type awayError struct{ error }
+
+func (e awayError) Unwrap() error { return e.error }
+
+func isAway(err error) bool {
+	var away awayError
+	return errors.As(err, &away)
+}
+
+// apply applies an event, with the blobs that takes.
+func (l *lane) apply(ctx context.Context, s *slot, f *statemachine.Fold, e statemachine.Event) (statemachine.Outcome, error) {
+	return f.ApplyWith(e, func(hash string) (b []byte, err error) {
+		l.beatWhile(ctx, func() { b, err = l.w.ports.Blobs.Get(ctx, s.run, hash) })
+		if err != nil {
+			return nil, awayError{err}
+		}
+		return b, nil
+	})
+}
+
 // foldMessage applies what a message tells; it reports whether the record is
 // full.
 func (l *lane) foldMessage(ctx context.Context, s *slot, f *statemachine.Fold, out *folded, h *held, def string, single bool) bool {
@@ -80,17 +107,22 @@ func (l *lane) foldMessage(ctx context.Context, s *slot, f *statemachine.Fold, o
 	if s.state == nil && out.events() == 0 && h.m.Kind == queue.Start && h.m.Machine != def {
 		return false // judged by its own machine, when it is its turn
 	}
-	if single && out.events() > 0 {
+	if out.events() > 0 && (single || f.Full()) {
 		out.more = true
 		return true
 	}
 	if mayQueueHeld(h.event.Kind, f) && !l.mayResume(s, out) {
 		return false
 	}
-	o, err := f.Apply(l.timed(s, h))
+	o, err := l.apply(ctx, s, f, l.timed(s, h))
+	if isAway(err) {
+		l.w.trouble(onNATS, err)
+		l.later(s, l.w.cfg.beat())
+		return true
+	}
 	if err != nil && out.events() == 0 && h.m.Kind == queue.Result && h.failure == nil { // the machine cannot take this result
 		h.fail(statemachine.Terminal(statemachine.ClassOf(err), err))
-		o, err = f.Apply(l.timed(s, h))
+		o, err = l.apply(ctx, s, f, l.timed(s, h))
 	}
 	switch {
 	case err == nil && o == statemachine.Applied:

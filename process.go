@@ -284,7 +284,7 @@ func (p *Process) connect(ctx context.Context) (*worker.Worker, error) {
 	}, p.catalog, worker.Ports{
 		Log: p.queue.Log, Shadow: p.store, Claims: p.store, Mail: p.queue.Publisher, Timers: p.queue.Publisher, Blobs: p.queue.Blobs,
 		Ledger: p.queue.Ledger, Source: p.queue.Source, Machines: p.queue.Machines,
-		Flow: p.queue.Flow, Permits: p.store,
+		Flow: p.queue.Flow, Permits: p.store, Progress: p.queue.Progress,
 	})
 }
 

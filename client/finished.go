@@ -52,6 +52,57 @@ func (c *Client) Finished(ctx context.Context, o FinishedOptions) (iter.Seq2[*Co
 	// Whoever never ranges over it leaves nothing behind, either.
 	context.AfterFunc(ctx, messages.Stop)
 	return func(yield func(*Completion, error) bool) {
+		for m, err := range each(ctx, op, messages) {
+			var v *Completion
+			if err == nil {
+				v, err = completionOf(m)
+			}
+			if !yield(v, err) || err != nil {
+				return
+			}
+		}
+	}, nil
+}
+
+// completions makes the consumer. It begins at a sequence and not at "new", so
+// that one that is made anew begins where the one before did.
+func (c *Client) completions(ctx context.Context, op string, o FinishedOptions) (jetstream.MessagesContext, error) {
+	return c.messages(ctx, op, "FINISHED", c.subj.finished(o.Machine), func(s jetstream.Stream) uint64 {
+		if o.After == 0 {
+			return s.CachedInfo().State.LastSeq
+		}
+		return o.After
+	})
+}
+
+// messages makes a consumer of a subject of a stream.
+func (c *Client) messages(ctx context.Context, op, stream, subject string, after func(jetstream.Stream) uint64) (jetstream.MessagesContext, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	stream = c.subj.stream(stream)
+	var messages jetstream.MessagesContext
+	err := c.again(ctx, op, "$JS.API.>", func(ctx context.Context) error {
+		s, err := c.js.Stream(ctx, stream)
+		if err != nil {
+			return noStream(op, stream, err)
+		}
+		consumer, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+			FilterSubjects: []string{subject},
+			DeliverPolicy:  jetstream.DeliverByStartSequencePolicy,
+			OptStartSeq:    after(s) + 1,
+		})
+		if err != nil {
+			return err
+		}
+		messages, err = consumer.Messages()
+		return err
+	})
+	return messages, err
+}
+
+// each yields messages until ctx ends, whatever the connection does meanwhile.
+func each(ctx context.Context, op string, messages jetstream.MessagesContext) iter.Seq2[jetstream.Msg, error] {
+	return func(yield func(jetstream.Msg, error) bool) {
 		defer messages.Stop()
 		for {
 			m, err := messages.Next(jetstream.NextContext(ctx))
@@ -65,45 +116,14 @@ func (c *Client) Finished(ctx context.Context, o FinishedOptions) (iter.Seq2[*Co
 				yield(nil, &Error{Op: op, Message: err.Error(), kind: ErrUnavailable, below: err})
 				return
 			}
-			v, err := completionOf(m)
-			if !yield(v, err) || err != nil {
+			if !yield(m, nil) {
 				return
 			}
 		}
-	}, nil
+	}
 }
 
-// completions makes the consumer. It begins at a sequence and not at "new", so
-// that one that is made anew begins where the one before did.
-func (c *Client) completions(ctx context.Context, op string, o FinishedOptions) (jetstream.MessagesContext, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	stream := c.subj.finishedStream()
-	var messages jetstream.MessagesContext
-	err := c.again(ctx, op, "$JS.API.>", func(ctx context.Context) error {
-		s, err := c.js.Stream(ctx, stream)
-		if err != nil {
-			return noStream(op, stream, err)
-		}
-		after := o.After
-		if after == 0 {
-			after = s.CachedInfo().State.LastSeq
-		}
-		consumer, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-			FilterSubjects: []string{c.subj.finished(o.Machine)},
-			DeliverPolicy:  jetstream.DeliverByStartSequencePolicy,
-			OptStartSeq:    after + 1,
-		})
-		if err != nil {
-			return err
-		}
-		messages, err = consumer.Messages()
-		return err
-	})
-	return messages, err
-}
-
-// noStream says that completions are not kept.
+// noStream says that what is asked for is not kept.
 func noStream(op, stream string, err error) error {
 	if !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return err

@@ -31,7 +31,10 @@ func (s subjects) finished(machine string) string {
 	return s.prefix + ".finished." + machine
 }
 
-func (s subjects) finishedStream() string { return strings.ToUpper(s.prefix) + "_FINISHED" }
+// progress is the subject of what is told of a run's attempts.
+func (s subjects) progress(run string) string { return s.prefix + ".progress." + queue.Token(run) }
+
+func (s subjects) stream(name string) string { return strings.ToUpper(s.prefix) + "_" + name }
 
 func checkMachine(name string) error {
 	if !queue.IsName(name) {

@@ -111,6 +111,7 @@ type Queue struct {
 	Flow      *Flow
 	Audit     *Audit
 	Sender    *Sender // START, SIGNAL and EVENTS, from outside
+	Progress  *Progress
 
 	link *link
 }
@@ -177,6 +178,7 @@ func Open(ctx context.Context, nc *nats.Conn, opts Options) (*Queue, error) {
 	q.Audit = &Audit{l}
 	q.Sender = &Sender{l}
 	q.Flow = &Flow{link: l}
+	q.Progress = newProgress(l)
 	q.Machines = &Machines{link: l, known: map[string]struct{}{}}
 	return q, nil
 }
@@ -201,6 +203,7 @@ func connected(ctx context.Context, nc *nats.Conn) error {
 // Close ends what the queue has running. Calls that are under way return
 // without an answer.
 func (q *Queue) Close() error {
+	q.Progress.close()
 	return errors.Join(q.Source.close(), q.link.mux.close())
 }
 

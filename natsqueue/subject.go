@@ -142,6 +142,9 @@ func (s subjects) letter(kind, machine string) string {
 	return s.prefix + ".dlq." + kind + "." + machine
 }
 
+// progress is the subject of what is told of a run's attempts under way.
+func (s subjects) progress(run string) string { return s.prefix + ".progress." + queue.Token(run) }
+
 // finished is the subject of the ends of a machine's runs.
 func (s subjects) finished(machine string) string {
 	if !queue.IsName(machine) {

@@ -27,11 +27,12 @@ const (
 	streamFinished = "FINISHED"
 	streamFlow     = "FLOW"
 	streamAudit    = "AUDIT"
+	streamProgress = "PROGRESS"
 )
 
 var streamNames = []string{
 	streamStart, streamSignal, streamEvents, streamEffects, streamTimers,
-	streamHistory, streamLedger, streamDLQ, streamBlobs, streamMachines, streamFinished, streamFlow, streamAudit,
+	streamHistory, streamLedger, streamDLQ, streamBlobs, streamMachines, streamFinished, streamFlow, streamAudit, streamProgress,
 }
 
 // The consumers that every fleet has; each effect type has one more.
@@ -230,11 +231,17 @@ func (t Topology) streams() []jetstream.StreamConfig {
 	audit := stream(streamAudit, "audit.*")
 	audit.Discard, audit.MaxBytes, audit.MaxAge = jetstream.DiscardOld, auditBytes, auditFor
 
+	// What is told of attempts under way is for those who look on: the oldest
+	// goes when it is full, and all of it with the servers.
+	progress := stream(streamProgress, "progress.*")
+	progress.Storage, progress.Discard, progress.MaxAge = jetstream.MemoryStorage, jetstream.DiscardOld, progressFor
+	progress.MaxBytes, progress.MaxMsgsPerSubject, progress.MaxMsgSize = progressBytes, progressOfRun, outsideMsgSize
+
 	return []jetstream.StreamConfig{
 		start, signal,
 		queue(streamEvents, "event.*.*"),
 		effects, timers, history, ledger, dlq, blobs,
-		stream(streamMachines, "machine.*.*"), finished, flow, audit,
+		stream(streamMachines, "machine.*.*"), finished, flow, audit, progress,
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/pawlrun/pawl/statemachine"
 )
 
 // text is the input of text.summarise.
@@ -25,7 +27,9 @@ type summary struct {
 // summarise performs text.summarise: it picks the sentences whose words are
 // the most frequent in the text, and leaves them in their order. The same text
 // has the same summary, on every machine.
-func summarise(_ context.Context, _ string, in text) (summary, error) {
+//
+// Who watches the run sees the summary come, a sentence at a time.
+func summarise(ctx context.Context, _ string, in text) (summary, error) {
 	sentences := splitSentences(in.Text)
 	if len(sentences) == 0 {
 		return summary{}, invalid(errors.New("there is no text to summarise"))
@@ -60,6 +64,8 @@ func summarise(_ context.Context, _ string, in text) (summary, error) {
 	picked := make([]string, n)
 	for i, c := range chosen {
 		picked[i] = sentences[c]
+		// A sentence that is too large to be told is in the summary all the same.
+		_ = statemachine.Progress(ctx, picked[i]+" ")
 	}
 	return summary{Text: strings.Join(picked, " "), Sentences: len(sentences)}, nil
 }

@@ -25,6 +25,7 @@ type Ports struct {
 	Source   Source
 	Machines Machines
 	Flow     Flow
+	Progress Progress
 	Permits  Permits
 }
 

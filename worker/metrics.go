@@ -32,7 +32,7 @@ type metrics struct {
 	granted, refused            prometheus.Counter // claims
 	disarmed, leftArmed         prometheus.Counter // schedules
 	held, running               *level
-	hung, panics                prometheus.Counter
+	hung, panics, unheard       prometheus.Counter
 	troubles                    map[string]prometheus.Counter // by store
 
 	attempts  *prometheus.CounterVec // effect, outcome
@@ -106,6 +106,7 @@ func newMetrics(reg prometheus.Registerer, catalog *statemachine.Catalog) *metri
 
 		held:    &level{gauge: gauge("pawl_held_messages", "Messages in hand, not yet acked.")},
 		running: &level{gauge: gauge("pawl_handlers_running", "Handlers under way.")},
+		unheard: counter("pawl_progress_lost_total", "Items of progress that handlers told and that were lost, since too much of it waited to be sent."),
 		hung:    counter("pawl_handlers_hung_total", "Handlers that did not return at their deadline."),
 		panics:  counter("pawl_lane_panics_total", "Faults of the worker itself, each logged with its stack."),
 

@@ -139,6 +139,8 @@ func (a *attempt) call(ctx context.Context, f func(context.Context, string, json
 	ctx = statemachine.WithAttempt(ctx, statemachine.Attempt{Run: a.run, Effect: p.ID, Type: p.Effect, N: p.Attempt, Try: p.Try}, func() string {
 		return queue.Callback{Run: a.run, Effect: p.ID, Try: p.Try}.Token(a.w.cfg.Secret)
 	})
+	ctx, told := a.telling(ctx)
+	defer told()
 	body, err = callSafely(ctx, f, p.IdempotencyKey(), input)
 	switch {
 	case statemachine.IsAccepted(err) && p.Key != "":

@@ -153,6 +153,16 @@ type Granted struct {
 	Left time.Duration // if not: what is left of the other's lease
 }
 
+// Progress is where what handlers tell of attempts under way goes. Nothing
+// depends on it.
+type Progress interface {
+	// Tell gives it away without waiting; false if it is lost, since there is
+	// too much of it.
+	Tell(t queue.Progress) bool
+	// Flush has what was told sent soon, since no more will be of it.
+	Flush()
+}
+
 // Blobs keep values over 8 KB, under the hash of their bytes, and go with
 // their run.
 type Blobs interface {

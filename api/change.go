@@ -38,7 +38,7 @@ func (s *Server) start(ctx context.Context, _ Caller, q *StartRequest) (*Started
 	if r != nil { // what a run began with is so for ever: nothing need be sent
 		return startedAs(q, print, r, false)
 	}
-	seq, err := s.answers.Sender.Start(sooner, Start{Machine: q.Machine, Run: q.ID, Version: q.Version, Input: q.Input, Priority: q.Priority, Tenant: q.Tenant})
+	seq, err := s.answers.Sender.Start(sooner, Start{Machine: q.Machine, Run: q.ID, Version: q.Version, Input: q.Input, Priority: q.Priority, Tenant: q.Tenant, At: q.At})
 	if err != nil {
 		return nil, err
 	}
@@ -171,6 +171,11 @@ func (q *StartRequest) check() (time.Duration, error) {
 	if q.Tenant != "" {
 		if err := queue.CheckTenant(q.Tenant); err != nil {
 			f.addf("%s", err)
+		}
+	}
+	if q.At != nil {
+		if err := queue.CheckStartAt(*q.At); err != nil {
+			f.addf("at: %s", err)
 		}
 	}
 	if len(q.Input) == 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"time"
 
 	"github.com/pawlrun/pawl/deadletter"
 	"github.com/pawlrun/pawl/queue"
@@ -126,6 +127,7 @@ type Start struct {
 
 	Priority queue.Priority // "": none is named
 	Tenant   string         // "": nobody's
+	At       *time.Time     // when the run is to begin; nil: at once
 }
 
 // SignalTo tells a run something from outside.

@@ -187,6 +187,9 @@ type StartRequest struct {
 	// Priority and Tenant say when the run begins if not all can at once.
 	Priority queue.Priority `json:"priority,omitempty"` // high, normal (the default) or low
 	Tenant   string         `json:"tenant,omitempty"`   // whose run it is, at most 256 bytes
+	// At is when the run is to begin, at most ten years ahead; default: at once.
+	// It exists from now on, and can be looked at and cancelled.
+	At *time.Time `json:"at,omitempty"`
 	// Timeout is how long the outcome is waited for; 0s: not at all. Default
 	// 3 s, at most MaxWait.
 	Timeout *statemachine.Duration `json:"timeout,omitempty"`

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -30,6 +31,18 @@ type StartOptions struct {
 	// begin at once, those of a tenant with few do not wait behind those of one
 	// with many.
 	Tenant string
+	// At is when the run is to begin, at most ten years ahead; the zero time, and
+	// one that has passed, mean at once. The run exists before: it can be looked
+	// at, and cancelled.
+	At time.Time
+}
+
+// at is when the run is to begin; nil if that is at once.
+func (o *StartOptions) at() *time.Time {
+	if o.At.IsZero() {
+		return nil
+	}
+	return &o.At
 }
 
 // Priority orders starts that cannot all begin at once.
@@ -71,7 +84,7 @@ func (c *Client) Start(ctx context.Context, machine string, input any, o StartOp
 		return Started{}, err
 	}
 	var s Started
-	r := api.StartRequest{Machine: machine, ID: id, Version: o.Version, Priority: o.Priority, Tenant: o.Tenant, Input: body, Timeout: c.patience()}
+	r := api.StartRequest{Machine: machine, ID: id, Version: o.Version, Priority: o.Priority, Tenant: o.Tenant, At: o.at(), Input: body, Timeout: c.patience()}
 	return s, c.call(ctx, "start run "+id, api.RunsStart, r, &s)
 }
 
@@ -97,6 +110,9 @@ func (c *Client) Publish(ctx context.Context, machine string, input any, o Start
 	}
 	if o.Tenant != "" {
 		m.Header.Set(headerTenant, o.Tenant)
+	}
+	if at := o.at(); at != nil {
+		m.Header.Set(headerStartAt, at.Format(time.RFC3339Nano))
 	}
 	m.Data = body
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
@@ -158,6 +174,11 @@ func prepare(machine string, input any, o StartOptions) (id string, body []byte,
 	if o.Tenant != "" {
 		if err := queue.CheckTenant(o.Tenant); err != nil {
 			return "", nil, invalid(op, err)
+		}
+	}
+	if at := o.at(); at != nil {
+		if err := queue.CheckStartAt(*at); err != nil {
+			return "", nil, invalid(op, fmt.Errorf("at: %w", err))
 		}
 	}
 	if body, err = encode(input); err != nil {

@@ -55,6 +55,7 @@ func checkHeader(id string) error {
 const (
 	headerRun      = "Pawl-Run-Id"
 	headerVersion  = "Pawl-Machine-Version"
+	headerStartAt  = "Pawl-Start-At"
 	headerPriority = "Pawl-Priority"
 	headerTenant   = "Pawl-Tenant"
 )

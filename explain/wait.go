@@ -27,6 +27,8 @@ func (f *Facts) wait(w *statemachine.Wait) Reason {
 		e.Code, e.Text = AwaitsSignal, fmt.Sprintf("state %s waits for signal %s", f.Record.To, w.Signal)
 		e.Help = fmt.Sprintf("pawl run signal %s %s '{…}'", word(f.Run), word(w.Signal))
 		return e
+	case statemachine.WaitStart:
+		e.Code, e.Alone, e.Text = Sleeping, true, fmt.Sprintf("it begins at %s", moment(*w.Due))
 	case statemachine.WaitSleep:
 		e.Code, e.Alone, e.Text = Sleeping, true, fmt.Sprintf("state %s sleeps until %s", f.Record.To, moment(*w.Due))
 	case statemachine.WaitDeadline:

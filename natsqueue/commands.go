@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -33,6 +34,9 @@ func (s *Sender) Start(ctx context.Context, a api.Start) (uint64, error) {
 	}
 	if a.Tenant != "" {
 		h[headerTenant] = []string{a.Tenant}
+	}
+	if a.At != nil {
+		h[headerStartAt] = []string{a.At.Format(time.RFC3339Nano)}
 	}
 	err := first(checkName("machine", a.Machine), queue.CheckRun(a.Run), inHeader("run id", a.Run), inHeader("tenant", a.Tenant))
 	if err != nil {

@@ -19,6 +19,7 @@ const (
 	headerVersion  = "Pawl-Machine-Version"
 	headerPriority = "Pawl-Priority"
 	headerTenant   = "Pawl-Tenant"
+	headerStartAt  = "Pawl-Start-At"
 	headerSignal   = "Pawl-Signal-Id"
 	headerEvent    = "Pawl-Event-Id"
 	headerName     = "Pawl-Event-Name"
@@ -116,7 +117,7 @@ func headersOf(m *nats.Msg) map[string]string {
 // spelled is how a header that producers write is spelled here.
 func spelled(name string) string {
 	name = strings.TrimSpace(name)
-	for _, known := range []string{headerRun, headerVersion, headerPriority, headerTenant, headerSignal, headerEvent, headerName, headerMsgID} {
+	for _, known := range []string{headerRun, headerVersion, headerPriority, headerTenant, headerStartAt, headerSignal, headerEvent, headerName, headerMsgID} {
 		if strings.EqualFold(name, known) {
 			return known
 		}

@@ -94,7 +94,7 @@ func fillStart(q *queue.Message, machine, incarnation string) error {
 	return first(append(errs, fillStanding(q))...)
 }
 
-// fillStanding reads by what a start is put in line.
+// fillStanding reads by what a start is put in line, and when it is to begin.
 func fillStanding(q *queue.Message) error {
 	var errs []error
 	q.Priority = queue.Normal
@@ -109,6 +109,13 @@ func fillStanding(q *queue.Message) error {
 		if err := queue.CheckTenant(v); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", headerTenant, err))
 		}
+	}
+	if v, ok := q.Headers[headerStartAt]; ok {
+		at, err := queue.ParseStartAt(v)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", headerStartAt, err))
+		}
+		q.StartAt = &at
 	}
 	return first(errs...)
 }

@@ -25,17 +25,18 @@ const (
 // Message is one delivery. The fields that its kind does not have are zero.
 type Message struct {
 	Kind      Kind
-	Run       string   // run id; for a start without one, made from the stream's sequence
-	Machine   string   // start: name of the machine
-	Version   int      // start: Pawl-Machine-Version, 0 if absent
-	Priority  Priority // start
-	Tenant    string   // start: whose it is, "" if nobody says
-	Name      string   // signal: its name; event: the command; effect: the effect type; result: an Outcome
-	ID        string   // signal and event: the sender's id; effect, due and result: the effect id
-	Try       int      // due: the try that is due; result: the one it is of
-	Asked     uint64   // effect and due: sequence of the record whose outbox it stood in
-	Body      []byte   // start, signal and event: JSON
-	Subject   string   // as it was published
+	Run       string     // run id; for a start without one, made from the stream's sequence
+	Machine   string     // start: name of the machine
+	Version   int        // start: Pawl-Machine-Version, 0 if absent
+	Priority  Priority   // start
+	StartAt   *time.Time // start: when the run is to begin; nil: at once
+	Tenant    string     // start: whose it is, "" if nobody says
+	Name      string     // signal: its name; event: the command; effect: the effect type; result: an Outcome
+	ID        string     // signal and event: the sender's id; effect, due and result: the effect id
+	Try       int        // due: the try that is due; result: the one it is of
+	Asked     uint64     // effect and due: sequence of the record whose outbox it stood in
+	Body      []byte     // start, signal and event: JSON
+	Subject   string     // as it was published
 	Headers   map[string]string
 	Seq       uint64    // its stream sequence
 	Time      time.Time // the broker's

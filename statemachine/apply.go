@@ -2,7 +2,9 @@ package statemachine
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
+	"time"
 )
 
 // take applies an event that has business with the state it meets.
@@ -75,12 +77,26 @@ func (f *Fold) start(e *Event, body json.RawMessage) error {
 		if len(f.d.nodes) == 0 {
 			return s.fault(ClassUnknownState, errNoStates)
 		}
-		if f.d.longest > 0 {
-			due := s.now().Add(f.d.longest)
-			s.arm(Wait{Kind: WaitDeadline, Due: &due})
+		if e.Due == nil || !e.Due.After(s.now()) {
+			return s.begin()
 		}
-		return s.enter(f.d.nodes[0].name)
+		if wait := e.Due.Sub(s.now()); wait > MaxWait {
+			return s.fault(ClassInvalidInput, fmt.Errorf("it is to begin at %s: at most %s from now", e.Due.Format(time.RFC3339), MaxWait))
+		}
+		f.rec.Frames[0].State = f.d.nodes[0].name
+		s.arm(Wait{Kind: WaitStart, Due: e.Due})
+		return nil
 	})
+}
+
+// begin enters the first state.
+func (s *step) begin() error {
+	d := s.f.d
+	if d.longest > 0 {
+		due := s.now().Add(d.longest)
+		s.arm(Wait{Kind: WaitDeadline, Due: &due})
+	}
+	return s.enter(d.nodes[0].name)
 }
 
 // result takes the answer to an effect, wherever the effect is.

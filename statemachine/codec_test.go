@@ -107,8 +107,13 @@ func records(t *testing.T) map[string]*sm.Record {
 	stuck := trialStart(t, stucks(), `{"nap":"1s"}`)
 	stuck = next(t, stucks(), stuck, dueOf(stuck.Waits[0], t0.Add(time.Second)))
 	each, waits := fanRecords(t)
+	in := startEvent(`{"nap":"1s","limit":"1m"}`)
+	in.Due = &t3
+	delayed := step(trial, "later", nil, in)
+	begun := step(trial, "later", delayed, dueOf(of(t, delayed, sm.WaitStart), t3))
 	return map[string]*sm.Record{
 		"each": each.Record, "branches": waits.Record,
+		"delayed": delayed.Record, "begun": begun.Record,
 		"sleeping": sleeping.Record, "listening": listening.Record, "late": late.Record, "wait_parked": stuck.Record,
 		"tenant": tenant.Record, "tenant_parked": tenantParked.Record,
 		"flow": limited.Record, "start": start.Record, "result": result.Record, "retry": retry.Record, "accepted": accepted.Record, "prolonged": prolonged.Record, "called": called.Record, "queued": queued.Record,

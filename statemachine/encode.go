@@ -241,6 +241,7 @@ func writeEvent(a *appender, e *Event) {
 	a.timeIf("retry_at", e.RetryAt)
 	a.trueIf("free", e.Free)
 	a.textIf("tenant", e.Tenant)
+	a.timeIf("due", e.Due)
 	a.b = append(a.b, '}')
 }
 

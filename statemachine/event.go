@@ -17,6 +17,10 @@ func (f *Fold) normalize(e *Event) error {
 		at := utc(*e.RetryAt)
 		e.RetryAt = &at
 	}
+	if e.Due != nil {
+		at := utc(*e.Due)
+		e.Due = &at
+	}
 	id := e.ID
 	switch e.Kind {
 	case EventStart:

@@ -151,6 +151,9 @@ func readEvent(p *scan, e *Event) {
 	if p.field("tenant") {
 		e.Tenant = p.str()
 	}
+	if p.field("due") {
+		e.Due = p.timePtr()
+	}
 	p.end('}')
 }
 

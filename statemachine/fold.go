@@ -236,9 +236,14 @@ const (
 	entryFrame   = 256
 )
 
+// later reports whether the run begins later, or a start says so.
+func (r *Record) later() bool {
+	return slices.ContainsFunc(r.Waits, func(w Wait) bool { return w.Kind == WaitStart }) || slices.ContainsFunc(r.Events, func(e Event) bool { return e.Due != nil })
+}
+
 // version is the lowest format version whose builds can carry the record on.
 func (r *Record) version() int {
-	if r.fans() {
+	if r.fans() || r.later() {
 		return 5
 	}
 	if len(r.Waits) > 0 {

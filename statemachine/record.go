@@ -121,6 +121,7 @@ type Event struct {
 	RetryAt *time.Time      `json:"retry_at,omitempty"` // failure: when the next try is due, drawn by the worker; nil: given up
 	Free    bool            `json:"free,omitempty"`     // failure: spends no attempt (throttled, key held by another)
 	Tenant  string          `json:"tenant,omitempty"`   // start: whose the run is, as its producer said
+	Due     *time.Time      `json:"due,omitempty"`      // start: when the run is to begin, if not at once
 }
 
 // EventKind tells what happened.

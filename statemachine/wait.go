@@ -27,6 +27,7 @@ type WaitKind string
 
 // The kinds of waits.
 const (
+	WaitStart    WaitKind = "start"    // a time: then the run begins, in the state where it is
 	WaitSleep    WaitKind = "sleep"    // a time: then the state is done
 	WaitSignal   WaitKind = "signal"   // a signal: then the state is done
 	WaitWithin   WaitKind = "within"   // how long the state may take
@@ -318,8 +319,11 @@ func (f *Fold) elapsed(e *Event) error {
 
 // goOn does what follows from the end of a wait.
 func (f *Fold) goOn(e *Event, w Wait) error {
+	if w.Kind == WaitStart {
+		return f.step(e, e.ID, (*step).begin)
+	}
 	if w.Kind == WaitDeadline {
-		took := w.Due.Sub(f.rec.Started).Round(time.Millisecond)
+		took := w.Due.Sub(w.At).Round(time.Millisecond)
 		return f.end(e.ID, Ending{StatusFailed, &Cause{Class: ClassDeadline, Message: fmt.Sprintf("the run was not over within %s", took), State: f.rec.Frames[0].State}})
 	}
 	return f.step(e, e.ID, func(s *step) error {

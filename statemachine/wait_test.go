@@ -100,6 +100,54 @@ func next(t *testing.T, d *sm.Definition, from *sm.Stored, e sm.Event) *sm.Store
 	return &r.Stored
 }
 
+// TestADelayedStart makes a run that begins later: until then it is nowhere and
+// does nothing, it can be told things, and be cancelled.
+func TestADelayedStart(t *testing.T) {
+	d := trials().Definitions()[0]
+	in := func(body string, at time.Time) sm.Event {
+		e := startEvent(body)
+		e.At, e.Due = t0, &at
+		return e
+	}
+	later := t0.Add(48 * time.Hour)
+	r := next(t, d, nil, in(`{"nap":"1s","limit":"1m"}`, later))
+	if r.V != 5 || r.Status != sm.StatusRunning || r.To != "sleep" || r.Frames[0].Visit != 0 || kinds(r) != "start" || len(r.Outbox) != 1 || !r.Outbox[0].Due.Equal(later) {
+		t.Fatalf("the record of the start: %s", r.Bytes)
+	}
+	w := of(t, r, sm.WaitStart)
+	if o := outcomeOf(t, d, r, dueOf(w, later.Add(-time.Nanosecond))); o != sm.Early {
+		t.Errorf("before its time: %v", o)
+	}
+	for at, want := range map[time.Time]sm.Outcome{later: sm.Duplicate, t0.Add(time.Hour): sm.Duplicate} {
+		if o := outcomeOf(t, d, r, in(`{"nap":"1s","limit":"1m"}`, at)); o != want {
+			t.Errorf("the same start, for %s: %v, want %v", at, o, want)
+		}
+	}
+	if o := outcomeOf(t, d, r, in(`{"nap":"2s"}`, later)); o != sm.Conflict {
+		t.Errorf("another start: %v", o)
+	}
+	told := next(t, d, r, word1("s1", "early", t0.Add(time.Hour)))
+	if len(told.Inbox) != 1 || kinds(told) != "start" {
+		t.Errorf("told something: %s", told.Bytes)
+	}
+	begun := next(t, d, told, dueOf(w, later))
+	if kinds(begun) != "deadline sleep" || begun.Frames[0].Visit != 1 || len(begun.Inbox) != 1 || !of(t, begun, sm.WaitDeadline).Due.Equal(later.Add(time.Hour)) {
+		t.Errorf("begun: %s", begun.Bytes)
+	}
+	cancel := commandEvent(sm.EventCancel, "c1", sm.Command{By: "anna"})
+	cancel.At = t0.Add(time.Hour)
+	if c := next(t, d, r, cancel); c.Status != sm.StatusCancelled || len(c.Waits) != 0 {
+		t.Errorf("cancelled: %s", c.Bytes)
+	}
+	if now := next(t, d, nil, in(`{"nap":"1s","limit":"1m"}`, t0)); now.V != 5 || kinds(now) != "deadline sleep" {
+		t.Errorf("a start whose time has passed: %s", now.Bytes)
+	}
+	_, err := d.Begin("r1", nil, sm.Env{Now: t0}).Apply(in(`{"nap":"1s"}`, t0.AddDate(11, 0, 0)))
+	if sm.ClassOf(err) != sm.ClassInvalidInput {
+		t.Errorf("in eleven years: %v", err)
+	}
+}
+
 // outcomeOf applies an event that does nothing.
 func outcomeOf(t *testing.T, d *sm.Definition, from *sm.Stored, e sm.Event) sm.Outcome {
 	t.Helper()

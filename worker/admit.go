@@ -35,7 +35,7 @@ func admit(m queue.Message) (*held, error) {
 			return h, statemachine.Terminal("malformed", err)
 		}
 		h.wake = statemachine.StartEventID
-		h.event = &statemachine.Event{ID: statemachine.StartEventID, Kind: statemachine.EventStart, Name: m.Machine, At: m.Time.UTC(), Seq: m.Seq, Body: m.Body, Tenant: m.Tenant}
+		h.event = &statemachine.Event{ID: statemachine.StartEventID, Kind: statemachine.EventStart, Name: m.Machine, At: m.Time.UTC(), Seq: m.Seq, Body: m.Body, Tenant: m.Tenant, Due: m.StartAt}
 	case queue.Signal:
 		body := m.Body
 		if len(body) > 0 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -28,6 +29,9 @@ type start struct {
 	wait    bool
 
 	priority, tenant string
+	at               string
+	in               time.Duration
+	begin            *time.Time // by at or in; nil: at once
 }
 
 func (a *app) startCommand() *cobra.Command {
@@ -38,11 +42,15 @@ func (a *app) startCommand() *cobra.Command {
 		Long: `Start a run and print its id once its start is stored. From then on the run is the
 fleet's to carry on, whatever happens to this command; it needs no worker.
 
+With --at or --in the run begins later. It exists at once: pawl run explain says when it begins,
+and pawl run cancel takes it back.
+
 Starting an id again with the same input does nothing, and says so. The input is JSON, from
 --input, from a file, or from standard input ("-"); without one it is {}.`,
 		Example: `  pawl run start report --id report-4412 -f report.json
   jq -n '{steps: [{do: "noop"}]}' | pawl run start kitchensink - --wait
-  id=$(pawl run start invoice -f invoice.json)`,
+  id=$(pawl run start invoice -f invoice.json)
+  pawl run start report --id report-4413 -f report.json --at 2027-01-31T09:00:00+01:00`,
 		Args:              startArgs,
 		ValidArgsFunction: a.completeMachine,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -60,6 +68,8 @@ Starting an id again with the same input does nothing, and says so. The input is
 	f.IntVar(&s.version, "version", 0, "version of the machine (default: the highest)")
 	f.StringVar(&s.priority, "priority", "", "high, normal or low: what begins first if not all can (default: normal)")
 	f.StringVar(&s.tenant, "tenant", "", "whose run it is: one with few starts does not wait behind one with many")
+	f.StringVar(&s.at, "at", "", "when the run is to begin, such as 2027-01-31T09:00:00+01:00 (default: at once)")
+	f.DurationVar(&s.in, "in", 0, "how long from now the run is to begin, such as 90m")
 	f.BoolVar(&s.wait, "wait", false, "follow the run until it ends; exit 0 only if it succeeds")
 	return c
 }
@@ -93,6 +103,10 @@ func startArgs(cmd *cobra.Command, args []string) error {
 			return fmt.Errorf("--tenant: %w", err)
 		}
 	}
+	at, in := cmd.Flags().Lookup("at"), cmd.Flags().Lookup("in")
+	if at.Changed && in.Changed {
+		return errors.New("when it begins is given twice: it is one of --at and --in")
+	}
 	// An empty value is a variable that was not set, not a wish for the default.
 	if id := cmd.Flags().Lookup("id"); id.Changed && id.Value.String() == "" {
 		return errors.New("--id is empty: leave it off to have an id made")
@@ -118,7 +132,7 @@ func (s *start) run(ctx context.Context) error {
 	}
 	var started api.Started
 	err = s.ask(ctx, f, api.RunsStart, api.StartRequest{
-		Machine: s.machine, ID: s.id, Version: s.version, Input: m.Data, Priority: queue.Priority(s.priority), Tenant: s.tenant, Timeout: s.patience(),
+		Machine: s.machine, ID: s.id, Version: s.version, Input: m.Data, Priority: queue.Priority(s.priority), Tenant: s.tenant, At: s.begin, Timeout: s.patience(),
 	}, &started)
 	answer, isAnswer := errors.AsType[*api.Error](err)
 	refused, isRefused := errors.AsType[*cli.Error](err)
@@ -197,6 +211,9 @@ func (s *start) message() (*nats.Msg, error) {
 	if err := checkRun(s.id); err != nil {
 		return nil, cli.UsageErrorf("choose another with --id", "--id: %w", err)
 	}
+	if err := s.beginning(); err != nil {
+		return nil, err
+	}
 	if s.version < 0 {
 		return nil, cli.UsageErrorf("versions count from 1", "--version is %d", s.version)
 	}
@@ -215,8 +232,34 @@ func (s *start) message() (*nats.Msg, error) {
 	if s.tenant != "" {
 		m.Header.Set("Pawl-Tenant", s.tenant)
 	}
+	if s.begin != nil {
+		m.Header.Set("Pawl-Start-At", s.begin.Format(time.RFC3339Nano))
+	}
 	m.Data = body
 	return m, nil
+}
+
+// beginning is when the run is to begin.
+func (s *start) beginning() error {
+	var at time.Time
+	flag := "--at"
+	var err error
+	switch {
+	case s.at != "":
+		at, err = queue.ParseStartAt(s.at)
+	case s.in < 0:
+		return cli.UsageErrorf("leave it off to start at once", "--in is %s, before now", s.in)
+	case s.in > 0:
+		flag, at = "--in", time.Now().Add(s.in)
+		err = queue.CheckStartAt(at)
+	default:
+		return nil
+	}
+	if err != nil {
+		return cli.UsageErrorf("at most ten years ahead", "%s: %w", flag, err)
+	}
+	s.begin = &at
+	return nil
 }
 
 // publish stores the start. The outcome of a publish that got no answer is

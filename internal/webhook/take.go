@@ -27,6 +27,7 @@ const (
 	headerVersion  = "Pawl-Machine-Version"
 	headerPriority = "Pawl-Priority"
 	headerTenant   = "Pawl-Tenant"
+	headerStartAt  = "Pawl-Start-At"
 )
 
 // accepted is the answer to what was stored.
@@ -67,6 +68,13 @@ func (s *Server) readStart(w http.ResponseWriter, req *http.Request) (a api.Star
 		if err := queue.CheckTenant(a.Tenant); err != nil {
 			return a, refusal(api.ClassBadRequest, "%s: %s", headerTenant, err)
 		}
+	}
+	if text := req.Header.Get(headerStartAt); text != "" {
+		at, err := queue.ParseStartAt(text)
+		if err != nil {
+			return a, refusal(api.ClassBadRequest, "%s: %s", headerStartAt, err)
+		}
+		a.At = &at
 	}
 	if a.Run, err = idOf(req, headerRun); err != nil {
 		return a, err

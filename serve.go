@@ -24,6 +24,15 @@ func (p *Process) serve(ctx context.Context, w *worker.Worker) {
 		Log: p.queue.Log, Blobs: p.queue.Blobs, Letters: p.queue.Letters, Sender: p.queue.Sender, Index: p.store, Copies: copies{p.store, p.queue.Log},
 		Bell: p.queue.Log, Registry: p.queue.Machines, Counts: counts{p.store}, Streams: p.queue, Flow: p.queue.Flow, Mailroom: p.queue.Mailroom(),
 		Definitions: p.catalog,
+		Policy: func(effect string) (api.EffectPolicy, bool) {
+			y, ok := w.Policy(effect)
+			l := p.cfg.Effects.Limits[effect]
+			return api.EffectPolicy{
+				Effect: effect, Attempts: y.Attempts, Timeout: statemachine.Duration(y.Timeout), InDoubt: y.InDoubt, Queued: y.Queued,
+				FirstWait: statemachine.Duration(y.Waits.First), WaitFactor: y.Waits.Factor, LongestWait: statemachine.Duration(y.Waits.Max),
+				Concurrency: l.Concurrency, PerKey: l.PerKey, Rate: l.Rate, RatePerKey: l.RatePerKey,
+			}, ok
+		},
 		Observers: []api.Observer{
 			{What: "messages", See: p.queue.Observe},
 			{What: "redis", See: p.store.Observe},

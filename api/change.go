@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -43,7 +44,7 @@ func (s *Server) start(ctx context.Context, _ Caller, q *StartRequest) (*Started
 		return nil, err
 	}
 	if timeout == 0 {
-		return &Started{ID: q.ID, Outcome: OutcomeAccepted}, nil
+		return s.acceptedStart(ctx, q), nil
 	}
 	return s.started(ctx, timeout, q, print, seq)
 }
@@ -80,7 +81,25 @@ func (s *Server) started(ctx context.Context, timeout time.Duration, q *StartReq
 	if err != nil && !over(err) {
 		return nil, err
 	}
-	return &Started{ID: q.ID, Outcome: OutcomeAccepted}, nil
+	return s.acceptedStart(context.WithoutCancel(ctx), q), nil
+}
+
+// acceptedStart is the answer to a start that nothing came of yet. If no worker
+// has its machine, nothing will for now.
+func (s *Server) acceptedStart(ctx context.Context, q *StartRequest) *Started {
+	a := &Started{ID: q.ID, Outcome: OutcomeAccepted}
+	if s.answers.Mailroom == nil {
+		return a
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
+	defer cancel()
+	if known, err := s.answers.Mailroom.Registered(ctx, q.Machine, q.Version); err == nil && !known {
+		a.Note = "no worker has registered machine " + q.Machine
+		if q.Version > 0 {
+			a.Note += fmt.Sprintf(" version %d", q.Version)
+		}
+	}
+	return a
 }
 
 // refused looks for the letter of a start, less and less often, until ctx ends.

@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/pawlrun/pawl/flow"
@@ -88,9 +90,45 @@ func (s *Server) hold(held bool) func(context.Context, Caller, *FlowRequest) (*f
 		}
 		ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
 		defer cancel()
+		if held && q.Kind == flow.KindState {
+			if err := s.answers.hasState(ctx, q.Machine, q.State); err != nil {
+				return nil, err
+			}
+		}
 		if err := s.answers.Flow.Hold(ctx, n); err != nil {
 			return nil, err
 		}
 		return &n, nil
 	}
+}
+
+// hasState refuses a state that no version of a machine has. A version that
+// this process does not have may have any.
+func (a *Answers) hasState(ctx context.Context, machine, state string) error {
+	if a.Definitions == nil || a.Registry == nil {
+		return nil
+	}
+	machines, err := a.Registry.Machines(ctx)
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(machines, func(m Machine) bool { return m.Name == machine })
+	if at < 0 {
+		return nil
+	}
+	var names []string
+	for _, v := range machines[at].Versions {
+		d, ok := a.Definitions.Definition(machine, v.Version)
+		if !ok || d.Hash != v.Hash {
+			return nil
+		}
+		for _, s := range d.States() {
+			names = append(names, s.Name)
+		}
+	}
+	if slices.Contains(names, state) {
+		return nil
+	}
+	slices.Sort(names)
+	return errorf(ClassNotFound, "machine %s has no state %s: it has %s", machine, quoted(state), strings.Join(slices.Compact(names), ", "))
 }

@@ -188,6 +188,8 @@ type Answers struct {
 	Mailroom Mailroom
 	// Definitions are the machines of this process; those of others may be others.
 	Definitions Definitions
+	// Policy is that of an effect type in this process; false if it has none.
+	Policy func(effect string) (EffectPolicy, bool)
 	// Observers see what explains a run, beside its record and letters.
 	Observers []Observer
 }

@@ -182,6 +182,7 @@ func (s *Server) getMachine(ctx context.Context, q *MachineQuery) (*Machine, err
 	}
 	for i := range all.Machines {
 		if m := &all.Machines[i]; m.Name == q.Name {
+			s.answers.described(m)
 			return m, nil
 		}
 	}

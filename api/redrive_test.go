@@ -47,6 +47,33 @@ func (m *mailroom) Note(_ context.Context, e bulk.Entry) error {
 	return nil
 }
 
+func (m *mailroom) Registered(_ context.Context, machine string, version int) (bool, error) {
+	return machine == "counter" && version < 2, nil
+}
+
+// A start that is only accepted says if no worker has its machine.
+func TestAcceptedOfNoMachine(t *testing.T) {
+	t.Parallel()
+	w := newTwin(t)
+	a := w.answers()
+	a.Sender, a.Mailroom = &mailer{w: w}, &mailroom{}
+	s := newServer(t, a, ServerOptions{})
+	for _, tt := range []struct {
+		machine string
+		version int
+		want    string
+	}{
+		{"counter", 0, ""},
+		{"nosuch", 0, "no worker has registered machine nosuch"},
+		{"counter", 2, "no worker has registered machine counter version 2"},
+	} {
+		r, err := do[Started](t, s, RunsStart, StartRequest{Machine: tt.machine, Version: tt.version, Timeout: new(statemachine.Duration)})
+		if err != nil || r.Outcome != OutcomeAccepted || r.Note != tt.want {
+			t.Errorf("start of %s version %d = %+v, %v, want %q", tt.machine, tt.version, r, err, tt.want)
+		}
+	}
+}
+
 // inMailroom is a server on which there are letters.
 func inMailroom(t *testing.T, letters int) (*Server, *mailroom) {
 	t.Helper()

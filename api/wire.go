@@ -215,6 +215,8 @@ type Started struct {
 	Outcome  Outcome             `json:"outcome"`          // created, exists or accepted
 	Status   statemachine.Status `json:"status,omitempty"` // of the run, unless accepted
 	Revision uint64              `json:"revision,omitempty"`
+	// Note says why it may take long, if that is known: accepted only.
+	Note string `json:"note,omitempty"`
 }
 
 // SignalRequest tells a run something from outside.
@@ -272,6 +274,9 @@ type MachineVersion struct {
 	Version    int       `json:"version"`
 	Hash       string    `json:"hash"` // of its definition
 	Registered time.Time `json:"registered"`
+	// Effects are its effect types, if one machine is asked for and the worker
+	// that answers has this version.
+	Effects []EffectPolicy `json:"effects,omitempty"`
 }
 
 // LettersQuery asks for dead letters, oldest first; what is absent is not

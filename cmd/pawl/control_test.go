@@ -62,6 +62,7 @@ func TestSteeringAFleet(t *testing.T) {
 		{"an effect type goes on", "effect resume http.post -o json", 0, "{\n  \"kind\": \"effect\",\n  \"effect\": \"http.post\",\n  \"held\": false,\n…", ""},
 		{"a type that is none", "effect pause http.posst", 1, "", "pawl: effect type http.posst: not found"},
 		{"no name of a type", "effect pause Http", 1, "", `pawl: "Http" is no effect type`},
+		{"a state that no machine has", "state pause kitchensink preform", 1, "", `pawl: machine kitchensink has no state "preform": it has await, done, failed, `},
 		{"a state of no machine", "state pause nosuch perform", 1, "", "pawl: machine nosuch: not found"},
 		{"a key without a time", "effect pause http.post --key k", 1, "", "pawl: for, how long the key is to be closed, is 0s"},
 		{"a time without a key", "effect pause http.post --for 1m", 2, "", "pawl: --for is for a key"},
@@ -74,6 +75,9 @@ func TestSteeringAFleet(t *testing.T) {
 		if got.code != s.code || got.stdout != s.stdout && !(open && strings.HasPrefix(got.stdout, begins)) || !strings.Contains(got.stderr, s.stderr) {
 			t.Errorf("%s: pawl %s = %d\n%s\n%s\nwant %d, %q, %q", s.name, s.args, got.code, got.stdout, got.stderr, s.code, s.stdout, s.stderr)
 		}
+	}
+	if got := pawlRun(t, "-s", url, "machine", "show", "kitchensink"); !strings.Contains(got.stdout, "IN DOUBT") || !strings.Contains(got.stdout, "1s ×2 to 1m  repeat") {
+		t.Errorf("the policies of its effects are not shown: %+v", got)
 	}
 	if got := pawlRun(t, "-s", url, "run", "history", "a"); !strings.Contains(got.stdout, " pause by unverified:jo (later) ") || !strings.Contains(got.stdout, " resume by ") {
 		t.Errorf("the history does not say who did what, and why:\n%s", got.stdout)
@@ -103,7 +107,7 @@ func TestSteeringWithoutAWorker(t *testing.T) {
 		{[]string{"signal", "a run/1", "approve", `{"ok": true}`, "--id", "s1"}, 0, "a run/1 signal approve accepted: running at revision 1\n", nobody},
 		{[]string{"pause", "ended"}, 1, "", `pawl: run "ended" has ended (succeeded): pause was not applied` + "\n"},
 		{[]string{"retry", "nosuch"}, 1, "", `pawl: run "nosuch": not found (is it the right fleet? -s URL, --prefix)` + "\n"},
-		{[]string{"start", "kitchensink", "--id", "new"}, 0, "new\n", nobody},
+		{[]string{"start", "kitchensink", "--id", "new"}, 0, "new\n", nobody + "accepted: no worker has registered machine kitchensink\n"},
 		{[]string{"wait", "new", "--timeout", "100ms"}, 1, "", `pawl: run "new": not found, and no worker took its start within 100ms (is it the right fleet? -s URL, --prefix; was it refused? dlq-replayer ls)` + "\n"},
 		{[]string{"wait", "a run/1", "ended", "--for", "300ms"}, 6, "ended succeeded in state done\n", "pawl: run a run/1 has not ended (after 300ms)\n"},
 		{[]string{"watch", "a run/1", "--for", "300ms"}, 6, "      0s     1  start                           · → perform  ⇒ noop (queued)\n", "pawl: run a run/1 is running in state perform (after 300ms)\n"},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -118,9 +119,10 @@ func (a *app) machineShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show <machine>",
 		Short: "Show a machine: its versions, runs, states and effects",
-		Long: `Show a machine that workers have registered: its versions, and how many runs it
-has where a worker answers. States and effects are shown of versions that this
-build has, too.`,
+		Long: `Show a machine that workers have registered: its versions, and, where a worker
+answers, how many runs it has, and of the versions that this worker has the policies
+of the effects: attempts, time-out, waits, what is done in doubt, and limits. States
+and effects are shown of versions that this build has, too.`,
 		Example: `  pawl machine show invoice
   pawl machine show invoice -o json | jq .runs`,
 		Args:              machineArg,
@@ -140,15 +142,11 @@ func machineArg(cmd *cobra.Command, args []string) error {
 }
 
 func (a *app) machineShow(ctx context.Context, name string) error {
-	machines, err := a.machines(ctx, "pawl machine show")
+	m, err := a.registered(ctx, name)
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(machines, func(m api.Machine) bool { return m.Name == name })
-	if i < 0 {
-		return &cli.Error{Err: fmt.Errorf("machine %q: %w: no worker has registered it", name, api.ErrNotFound), Hint: "see pawl machine ls"}
-	}
-	d := machineDetail{Machine: machines[i], Build: []machineRow{}}
+	d := machineDetail{Machine: *m, Build: []machineRow{}}
 	rows, err := a.machineRows()
 	if err != nil {
 		return err
@@ -175,8 +173,80 @@ func (a *app) machineShow(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	_, err = t.End()
+	if _, err = t.End(); err != nil {
+		return err
+	}
+	return a.policies(d.Versions)
+}
+
+// registered is a machine of the fleet, as a worker knows it, or else the
+// registry.
+func (a *app) registered(ctx context.Context, name string) (*api.Machine, error) {
+	f, err := a.Open(ctx, "pawl machine show")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	m := new(api.Machine)
+	if err := a.ask(ctx, f, api.MachinesGet, api.MachineQuery{Name: name}, m); err == nil || ctx.Err() != nil {
+		return m, err
+	}
+	all, err := f.Answers.Registry.Machines(ctx)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(all, func(m api.Machine) bool { return m.Name == name })
+	if i < 0 {
+		return nil, &cli.Error{Err: fmt.Errorf("machine %q: %w: no worker has registered it", name, api.ErrNotFound), Hint: "see pawl machine ls"}
+	}
+	return &all[i], nil
+}
+
+// policies prints those of the effects of versions, each effect type once.
+func (a *app) policies(versions []api.MachineVersion) error {
+	var all []api.EffectPolicy
+	for _, v := range versions {
+		for _, p := range v.Effects {
+			if !slices.ContainsFunc(all, func(q api.EffectPolicy) bool { return q.Effect == p.Effect }) {
+				all = append(all, p)
+			}
+		}
+	}
+	if len(all) == 0 {
+		fmt.Fprintln(a.Stderr, "the policies of its effects are not known: no worker that has it answered")
+		return nil
+	}
+	fmt.Fprintln(a.Stdout)
+	t := a.PrintTable("EFFECT", "ATTEMPTS", "TIMEOUT", "WAITS", "IN DOUBT", "LIMITS")
+	for _, p := range all {
+		var limits []string
+		add := func(is bool, format string, v any) {
+			if is {
+				limits = append(limits, fmt.Sprintf(format, v))
+			}
+		}
+		add(p.Concurrency > 0, "%d at once", p.Concurrency)
+		add(p.PerKey > 0, "%d at once of a key", p.PerKey)
+		add(p.Rate.N > 0, "%s", p.Rate)
+		add(p.RatePerKey.N > 0, "%s of a key", p.RatePerKey)
+		add(p.Queued, "%s", "never inline")
+		waits := fmt.Sprintf("%s ×%g to %s", short(p.FirstWait), p.WaitFactor, short(p.LongestWait))
+		if err := t.Row(p.Effect, p.Attempts, short(p.Timeout), waits, p.InDoubt, strings.Join(limits, ", ")); err != nil {
+			return err
+		}
+	}
+	_, err := t.End()
 	return err
+}
+
+// short is a duration without the zeros at its end.
+func short(d statemachine.Duration) string {
+	s := time.Duration(d).String()
+	s = strings.TrimSuffix(s, "m0s")
+	if s != time.Duration(d).String() {
+		s += "m"
+	}
+	return strings.Replace(s, "h0m", "h", 1)
 }
 
 // machineRow is a machine of this build in a list.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -136,7 +137,7 @@ func (s *start) run(ctx context.Context) error {
 	}, &started)
 	answer, isAnswer := errors.AsType[*api.Error](err)
 	refused, isRefused := errors.AsType[*cli.Error](err)
-	row := startedRow{Run: s.id, Outcome: started.Outcome, Status: started.Status}
+	row := startedRow{Run: s.id, Outcome: started.Outcome, Status: started.Status, Note: started.Note}
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
@@ -158,6 +159,9 @@ func (s *start) run(ctx context.Context) error {
 			return err
 		}
 		row.Outcome, row.Stream, row.Sequence = api.OutcomeAccepted, ack.Stream, ack.Sequence
+		if known, err := f.Queue.Machines.Known(ctx, s.machine, s.version); err == nil && !known {
+			row.Note = "no worker has registered machine " + s.machine
+		}
 	}
 	if s.JSON() {
 		return s.PrintJSON(row)
@@ -165,12 +169,15 @@ func (s *start) run(ctx context.Context) error {
 	switch {
 	case errors.Is(err, errNobody):
 		s.sayNobody(err)
+		if row.Note != "" {
+			fmt.Fprintln(s.Stderr, "accepted:", row.Note)
+		}
 	case isAnswer:
 		fmt.Fprintln(s.Stderr, "accepted:", cli.Clean(answer.Message)+": it will be carried out once")
 	case isRefused:
 		fmt.Fprintln(s.Stderr, "accepted: the workers may not be asked for more:", cli.Clean(refused.Error()))
 	case row.Outcome == api.OutcomeAccepted:
-		fmt.Fprintln(s.Stderr, "accepted: no worker has taken it yet")
+		fmt.Fprintln(s.Stderr, "accepted:", cmp.Or(row.Note, "no worker has taken it yet"))
 	case row.Outcome == api.OutcomeExists:
 		fmt.Fprintf(s.Stderr, "run %s exists, by the same start: it %s\n", cli.Clean(s.id), being(row.Status))
 	}
@@ -185,6 +192,7 @@ type startedRow struct {
 	Status   statemachine.Status `json:"status,omitempty"` // of the run, unless accepted
 	Stream   string              `json:"stream,omitempty"` // where the start lies, if this tool stored it
 	Sequence uint64              `json:"sequence,omitempty"`
+	Note     string              `json:"note,omitempty"` // why it may take long
 }
 
 // follow stores the start and follows the run.

@@ -11,9 +11,13 @@ import (
 
 const (
 	batch    = 64   // items decided on, noted in the audit record, and changed at once
+	largest  = 256  // … by a job that is behind its rate
 	mostSeen = 1000 // items whose outcome is looked at, at a time
 	leastOf  = 20   // outcomes before a ratio says anything
 )
+
+// mostLag is how far behind its rate a job may be and still catch up.
+const mostLag = 5 * time.Second
 
 // The pauses between two looks at outcomes.
 const (
@@ -82,7 +86,7 @@ func (j *Job[T]) Plan(ctx context.Context) (*Report, error) {
 // Run changes what is selected. The report is that of what was done, with an
 // error or without.
 func (j *Job[T]) Run(ctx context.Context) (*Report, error) {
-	k := &work[T]{Job: j, Report: newReport(), began: time.Now()}
+	k := &work[T]{Job: j, Report: newReport(), due: time.Now()}
 	err := k.all(ctx)
 	if err == nil && k.Stopped == "" {
 		err = k.settle(ctx)
@@ -95,7 +99,7 @@ func (j *Job[T]) Run(ctx context.Context) (*Report, error) {
 type work[T any] struct {
 	*Job[T]
 	*Report
-	began  time.Time
+	due    time.Time // when the rate allows the next change
 	held   []T
 	seen   []T // changed, and looked at for what comes of it
 	looked time.Time
@@ -123,11 +127,13 @@ func (k *work[T]) all(ctx context.Context) error {
 }
 
 // next is how many items are dealt with together: a canary is not mixed with
-// what comes after it, a limit is not passed, and a slow rate is kept evenly.
+// what comes after it, a limit is not passed, and a rate is kept evenly. Behind
+// it, by a slow batch or since a batch takes its time, the batches are larger.
 func (k *work[T]) next() int {
 	n := batch
 	if k.Rate > 0 && !k.Planned {
-		n = max(1, min(n, int(k.Rate/10)))
+		behind := min(time.Since(k.due), mostLag).Seconds() * k.Rate
+		n = max(1, min(n, int(k.Rate/10)), int(min(behind, largest)))
 	}
 	if k.Limit > 0 {
 		n = min(n, k.Limit-k.Changed)
@@ -169,7 +175,7 @@ func (k *work[T]) deal(ctx context.Context) error {
 	if len(meant) == 0 {
 		return ctx.Err()
 	}
-	if err := k.pace(ctx); err != nil {
+	if err := k.pace(ctx, len(meant)); err != nil {
 		return err
 	}
 	if k.Note != nil {
@@ -212,13 +218,18 @@ func (k *work[T]) change(ctx context.Context, items []T, whats, names []string) 
 	return failure
 }
 
-// pace waits until the rate allows the next change.
-func (k *work[T]) pace(ctx context.Context) error {
+// pace waits until the rate allows n changes. What a job is behind its rate it
+// catches up with, unless it is very late.
+func (k *work[T]) pace(ctx context.Context, n int) error {
 	if k.Rate <= 0 {
 		return ctx.Err()
 	}
-	due := k.began.Add(time.Duration(float64(k.Changed) / k.Rate * float64(time.Second)))
-	return sleep(ctx, time.Until(due))
+	if late := time.Since(k.due) - mostLag; late > 0 {
+		k.due = k.due.Add(late)
+	}
+	err := sleep(ctx, time.Until(k.due))
+	k.due = k.due.Add(time.Duration(float64(n) / k.Rate * float64(time.Second)))
+	return err
 }
 
 // judge stops the job if the canary, or too many of those that are looked at,
@@ -231,6 +242,7 @@ func (k *work[T]) judge(ctx context.Context) error {
 		if err := k.settle(ctx); err != nil {
 			return err
 		}
+		k.due = time.Now() // it waited on purpose
 		if bad, open := k.Bad, len(k.seen); bad > 0 || open > 0 {
 			k.Stopped = fmt.Sprintf("of the first %d, %d failed", k.Canary, bad)
 			if open > 0 {

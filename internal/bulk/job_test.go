@@ -125,6 +125,46 @@ func TestRateIsKept(t *testing.T) {
 	}
 }
 
+// A rate is kept though each batch takes its time, and one takes long; but not
+// made up for what a canary was waited for.
+func TestRateIsCaughtUpWith(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const rate, many = 500.0, 5000
+		w := &world{}
+		j := w.job(many, Options{Rate: rate, Canary: 5, Wait: time.Hour})
+		began := time.Now()
+		outcome := j.Outcome
+		j.Outcome = func(ctx context.Context, all []int) ([]Outcome, error) {
+			if time.Since(began) < time.Minute {
+				return make([]Outcome, len(all)), nil
+			}
+			return outcome(ctx, all)
+		}
+		decide, batches := j.Decide, 0
+		j.Decide = func(ctx context.Context, all []int) ([]Decision, error) {
+			if batches++; batches == 9 {
+				time.Sleep(2 * time.Second)
+			}
+			time.Sleep(200 * time.Millisecond)
+			return decide(ctx, all)
+		}
+		if r, err := j.Run(t.Context()); err != nil || r.Changed != many*9/10 {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		first := 0
+		for _, at := range w.did {
+			if at.Sub(began) < time.Minute+time.Second {
+				first++
+			}
+		}
+		took, due := time.Since(began)-time.Minute, time.Duration(many*9/10/rate*float64(time.Second))
+		if took < due || took > due+1500*time.Millisecond || float64(first) > rate+rate/10+5 {
+			t.Errorf("at %v a second, it took %s after the canary, want some %s; %d in its first second", rate, took, due, first)
+		}
+	})
+}
+
 func TestCanary(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

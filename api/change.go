@@ -235,7 +235,7 @@ func (s *Server) signal(ctx context.Context, _ Caller, q *SignalRequest) (*Told,
 // command is the action of a verb that steers a run.
 func (s *Server) command(v Verb) func(context.Context, Caller, *CommandRequest) (*Told, error) {
 	kind := map[Verb]statemachine.EventKind{
-		RunsCancel: statemachine.EventCancel, RunsPause: statemachine.EventPause,
+		RunsCancel: statemachine.EventCancel, RunsTerminate: statemachine.EventTerminate, RunsPause: statemachine.EventPause,
 		RunsResume: statemachine.EventResume, RunsRetry: statemachine.EventRedrive, RunsResolve: statemachine.EventResolve,
 	}[v]
 	name := strings.TrimPrefix(string(v), "runs.")
@@ -364,7 +364,21 @@ func (s *Server) tell(ctx context.Context, timeout time.Duration, run, what, eve
 }
 
 func ended(r *statemachine.Stored, what string) error {
-	return errorf(ClassEnded, "run %s has ended (%s): %s was not applied", quoted(r.Run), r.Status, what)
+	return errorf(ClassEnded, "run %s has ended (%s): %s was not applied", quoted(r.Run), howEnded(r.Record), what)
+}
+
+// howEnded says how a run ended, and who ended it if a person did.
+func howEnded(r *statemachine.Record) string {
+	how := string(r.Status)
+	if c := r.Cause; c != nil && r.Status == statemachine.StatusCancelled {
+		if c.Class == statemachine.ClassTerminated {
+			how = c.Class
+		}
+		if c.By != "" {
+			how += " by " + c.By
+		}
+	}
+	return how
 }
 
 func errReadOnly() error { return errorf(ClassUnavailable, "nothing can be changed here") }

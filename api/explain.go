@@ -46,6 +46,9 @@ func (a *Answers) Explain(ctx context.Context, id string) (*Explanation, error) 
 		f.Record = last.Record
 		f.Exits, _ = a.exits(last.Record)
 	}
+	if err := a.children(ctx, f); err != nil {
+		f.Unseen = append(f.Unseen, explain.Unseen{What: "children", Why: err.Error()})
+	}
 	var missed sync.Map // what could not be seen, by its number
 	var looking sync.WaitGroup
 	for i, o := range a.Observers {
@@ -73,6 +76,32 @@ func (a *Answers) Explain(ctx context.Context, id string) (*Explanation, error) 
 		return nil, fmt.Errorf("run %q: %w, and neither a start nor a letter of it", id, ErrNotFound)
 	}
 	return x, nil
+}
+
+// children looks at the runs that the run waits for.
+func (a *Answers) children(ctx context.Context, f *explain.Facts) error {
+	ctx, cancel := context.WithTimeout(ctx, observing)
+	defer cancel()
+	f.Children = map[string]*statemachine.Record{}
+	if f.Record == nil {
+		return nil
+	}
+	for i := range f.Record.Pending {
+		p := &f.Record.Pending[i]
+		if p.Place != statemachine.ChildRun || len(f.Children) == explain.MaxReasons {
+			continue
+		}
+		last, err := a.Log.Look(ctx, p.Child.Run)
+		switch {
+		case err != nil:
+			return err
+		case last == nil || last.Parent == nil || last.Parent.Effect != p.ID: // none, or another's: that is on its way here
+			f.Children[p.ID] = nil
+		default:
+			f.Children[p.ID] = last.Record
+		}
+	}
+	return nil
 }
 
 // letterOfStart looks for the letter of a run's start, the last if there are

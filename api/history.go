@@ -56,6 +56,7 @@ type Effect struct {
 	Try     int                `json:"try"`
 	RetryAt *time.Time         `json:"retry_at,omitempty"`
 	Undoes  string             `json:"undoes,omitempty"` // id of the effect that it takes back
+	Child   *Child             `json:"child,omitempty"`  // the run that it stands for, if it is no effect
 }
 
 // History yields the revisions of a run, oldest first. ErrNotFound is yielded
@@ -96,7 +97,7 @@ func RevisionOf(r *statemachine.Stored) *Revision {
 		if p := &r.Pending[i]; p.Rev == r.Rev {
 			v.Effects = append(v.Effects, Effect{
 				ID: p.ID, Effect: p.Effect, Key: p.IdempotencyKey(), Place: p.Place, Try: p.Try, RetryAt: p.RetryAt,
-				Undoes: p.Undoes,
+				Undoes: p.Undoes, Child: childOf(p),
 			})
 		}
 	}

@@ -17,7 +17,8 @@ type Run struct {
 	State    string              `json:"state"`
 	Status   statemachine.Status `json:"status"`
 	Revision uint64              `json:"revision"`
-	Error    *statemachine.Cause `json:"error"` // why it failed or is parked; null if neither
+	Parent   *Parent             `json:"parent,omitempty"` // whose child it is
+	Error    *statemachine.Cause `json:"error"`            // why it failed or is parked; null if neither
 	Started  time.Time           `json:"started"`
 	Updated  time.Time           `json:"updated"`
 	// Data is the machine's data. A log in it is {"$log": name, "to": count},
@@ -48,6 +49,34 @@ type Run struct {
 	Truncated bool `json:"truncated,omitempty"`
 }
 
+// Parent is the run that a run is a child of.
+type Parent struct {
+	ID     string `json:"id"`
+	Effect string `json:"effect"` // of the parent's pending effects, the one that stands for the child
+	Level  int    `json:"level"`  // 1: the parent is no child
+}
+
+// Child is the run that a pending effect stands for.
+type Child struct {
+	ID      string `json:"id"`
+	Machine string `json:"machine"`
+	Abandon bool   `json:"abandon,omitempty"` // it is not cancelled with its parent
+}
+
+func parentOf(r *statemachine.Record) *Parent {
+	if r.Parent == nil {
+		return nil
+	}
+	return &Parent{ID: r.Parent.Run, Effect: r.Parent.Effect, Level: r.Parent.Level}
+}
+
+func childOf(p *statemachine.Pending) *Child {
+	if p.Child == nil {
+		return nil
+	}
+	return &Child{ID: p.Child.Run, Machine: p.Child.Machine, Abandon: p.Child.Abandon}
+}
+
 // Items are the items of a log.
 type Items []json.RawMessage
 
@@ -64,6 +93,7 @@ type Pending struct {
 	Error   *statemachine.Cause `json:"error,omitempty"`  // of the last attempt
 	Input   json.RawMessage     `json:"input,omitempty"`  // over 8 KB: {"$blob": hash, "size": bytes}
 	Undoes  string              `json:"undoes,omitempty"` // id of the effect that it takes back
+	Child   *Child              `json:"child,omitempty"`  // the run that it stands for, if it is no effect
 }
 
 // Wait is a time or a signal that the run waits for.
@@ -132,7 +162,7 @@ func runOf(r *statemachine.Record) *Run {
 	run := &Run{
 		ID: r.Run, Machine: r.Machine, Version: r.Version, State: r.To, Status: r.Status, Revision: r.Rev,
 		Error: r.Cause, Started: r.Started, Updated: r.At, Data: r.Data, Index: r.Index, Build: r.Build, By: r.By,
-		Pending: make([]Pending, 0, len(r.Pending)), Ending: r.Ending,
+		Pending: make([]Pending, 0, len(r.Pending)), Ending: r.Ending, Parent: parentOf(r),
 	}
 	for _, w := range r.Waits {
 		run.Waits = append(run.Waits, Wait{ID: w.ID, Kind: w.Kind, Signal: w.Signal, Due: w.Due, Since: w.At, Error: w.Cause})
@@ -142,7 +172,7 @@ func runOf(r *statemachine.Record) *Run {
 		run.Pending = append(run.Pending, Pending{
 			ID: p.ID, Effect: p.Effect, Key: p.IdempotencyKey(), Place: p.Place, Attempt: p.Attempt, Try: p.Try,
 			Since: p.At, RetryAt: p.RetryAt, Error: p.Cause, Input: p.Input,
-			Undoes: p.Undoes,
+			Undoes: p.Undoes, Child: childOf(p),
 		})
 	}
 	for i := range r.Undos {

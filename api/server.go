@@ -111,6 +111,7 @@ func NewServer(a *Answers, o ServerOptions) *Server {
 		RunsStart:      {changes, maxInput, on(s.start)},
 		RunsSignal:     {changes, maxInput, on(s.signal)},
 		RunsCancel:     {changes, maxRequest, on(s.command(RunsCancel))},
+		RunsTerminate:  {changes, maxRequest, on(s.command(RunsTerminate))},
 		RunsPause:      {changes, maxRequest, on(s.command(RunsPause))},
 		RunsResume:     {changes, maxRequest, on(s.command(RunsResume))},
 		RunsRetry:      {changes, maxRequest, on(s.command(RunsRetry))},

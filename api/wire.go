@@ -35,6 +35,7 @@ const (
 	RunsStart      Verb = "runs.start"      // StartRequest → Started
 	RunsSignal     Verb = "runs.signal"     // SignalRequest → Told
 	RunsCancel     Verb = "runs.cancel"     // CommandRequest → Told
+	RunsTerminate  Verb = "runs.terminate"  // CommandRequest → Told
 	RunsPause      Verb = "runs.pause"      // CommandRequest → Told
 	RunsResume     Verb = "runs.resume"     // CommandRequest → Told
 	RunsRetry      Verb = "runs.retry"      // CommandRequest → Told
@@ -56,7 +57,7 @@ const (
 // Verbs lists the verbs.
 func Verbs() []Verb {
 	return []Verb{
-		RunsGet, RunsList, RunsHistory, RunsWait, RunsExplain, RunsReplay, RunsStart, RunsSignal, RunsCancel, RunsPause, RunsResume, RunsRetry, RunsResolve,
+		RunsGet, RunsList, RunsHistory, RunsWait, RunsExplain, RunsReplay, RunsStart, RunsSignal, RunsCancel, RunsTerminate, RunsPause, RunsResume, RunsRetry, RunsResolve,
 		MachinesList, MachinesGet, LettersList, LettersGet, LettersPlan, LettersRedrive, LettersDiscard, StreamsGet, BlobsGet, FlowGet, FlowHold, FlowRelease,
 	}
 }
@@ -66,7 +67,7 @@ func (v Verb) Role() Role {
 	switch v {
 	case RunsStart, RunsSignal:
 		return RoleProduce
-	case RunsCancel, RunsPause, RunsResume, RunsRetry, RunsResolve, LettersRedrive, LettersDiscard, FlowHold, FlowRelease:
+	case RunsCancel, RunsTerminate, RunsPause, RunsResume, RunsRetry, RunsResolve, LettersRedrive, LettersDiscard, FlowHold, FlowRelease:
 		return RoleOperate
 	}
 	return RoleView

@@ -636,7 +636,7 @@ func TestCommandsSayWhatTheyWant(t *testing.T) {
 	c := connect(t, n)
 	s := newStub(t, n)
 	for v, call := range map[api.Verb]func(context.Context, string, CommandOptions) (Told, error){
-		api.RunsCancel: c.Cancel, api.RunsPause: c.Pause, api.RunsResume: c.Resume, api.RunsRetry: c.Retry,
+		api.RunsCancel: c.Cancel, api.RunsTerminate: c.Terminate, api.RunsPause: c.Pause, api.RunsResume: c.Resume, api.RunsRetry: c.Retry,
 	} {
 		s.on(v, func(body []byte) any {
 			var r api.CommandRequest

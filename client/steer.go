@@ -50,6 +50,12 @@ func (c *Client) Cancel(ctx context.Context, run string, o CommandOptions) (Told
 	return c.command(ctx, api.RunsCancel, "cancel", run, o)
 }
 
+// Terminate ends a run at once: what it did stays done, and its children are
+// terminated, too. ErrConflict is returned if the run has ended already.
+func (c *Client) Terminate(ctx context.Context, run string, o CommandOptions) (Told, error) {
+	return c.command(ctx, api.RunsTerminate, "terminate", run, o)
+}
+
 // Pause has a run perform nothing new until it is resumed.
 func (c *Client) Pause(ctx context.Context, run string, o CommandOptions) (Told, error) {
 	return c.command(ctx, api.RunsPause, "pause", run, o)

@@ -57,6 +57,7 @@ const (
 
 	// A time or a signal that it waits for.
 	Sleeping     Code = "sleeping"      // its state is over at a time
+	AwaitsChild  Code = "awaits_child"  // its state is over when another run is
 	AwaitsSignal Code = "awaits_signal" // its state is over when somebody sends a signal
 	Bounded      Code = "bounded"       // its state, or the run, may take until a time
 	WaitDue      Code = "wait_due"      // that time has come: waits for a worker
@@ -94,6 +95,7 @@ type Reason struct {
 	Attempt  int                 `json:"attempt,omitempty"`
 	Try      int                 `json:"try,omitempty"`
 	Error    *statemachine.Cause `json:"error,omitempty"`
+	Child    string              `json:"child,omitempty"`   // run that it waits for
 	Wait     string              `json:"wait,omitempty"`    // id of a wait
 	Signal   string              `json:"signal,omitempty"`  // name of a signal
 	Undoes   string              `json:"undoes,omitempty"`  // id of the effect that it takes back

@@ -25,6 +25,8 @@ func (f *Facts) effect(p *statemachine.Pending) Reason {
 		e.Code, e.Text, e.Help = Held, f.name(p)+" is held until the run is resumed", "pawl run resume "+word(f.Run)
 	case statemachine.Retry:
 		f.retry(&e, p)
+	case statemachine.ChildRun:
+		f.child(&e, p)
 	case statemachine.Queued, statemachine.Inline:
 		f.due(&e, p)
 	default:

@@ -34,6 +34,9 @@ type Facts struct {
 	Holds map[string]Hold
 	// Limits are what bounds effect types over all workers, in words.
 	Limits map[string]string
+	// Children are the last records of the runs that it waits for, by effect; nil
+	// if one has none.
+	Children map[string]*statemachine.Record
 	// Claims are who performs effects, by effect; nil if that was not seen.
 	Claims map[string]Claim
 	// Workers are those that answer; nil if nobody looked.

@@ -32,6 +32,7 @@ const (
 	headerMachine  = "Pawl-Machine"
 	headerStatus   = "Pawl-Status"
 	headerAsked    = "Pawl-Asked"
+	headerParent   = "Pawl-Parent" // of what a run sends to its child: who it is, in JSON
 
 	headerMsgID    = "Nats-Msg-Id"
 	headerExpected = "Nats-Expected-Last-Subject-Sequence"

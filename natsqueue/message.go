@@ -159,8 +159,24 @@ func (s *Source) fillResult(q *queue.Message, token string) error {
 
 func fillEvent(q *queue.Message, token string) error {
 	q.Kind, q.Name = queue.Event, q.Headers[headerName]
+	if _, ok := q.Headers[headerParent]; ok || q.Name == nameChild { // written by us, as any text in a header
+		var err error
+		if q.Headers[headerRun], err = textOf(q.Headers[headerRun]); err != nil {
+			return err
+		}
+	}
 	run, err := runOf(q, token)
 	q.Run = run
+	switch {
+	case err != nil:
+	case q.Name == nameStart:
+		return fillChildStart(q)
+	case q.Name == nameChild:
+		return fillAnswer(q)
+	}
+	if err == nil {
+		q.Parent, err = parentOf(q)
+	}
 	id, given, bad := idFrom(q.Headers, mostID, headerEvent, headerMsgID)
 	if !given {
 		bad = fmt.Errorf("%s is missing", headerEvent)

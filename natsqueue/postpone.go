@@ -139,6 +139,12 @@ func (s *Source) fillLater(q *queue.Message) error {
 			q.Headers[k] = string(v)
 		}
 	}
+	if len(s.subj.tokens(q.Subject)) == 3 && (q.Kind == queue.Start || q.Kind == queue.Event) {
+		var err error
+		if q.Parent, err = parentOf(q); err != nil {
+			return err
+		}
+	}
 	if q.Kind == queue.Start {
 		return fillStanding(q)
 	}

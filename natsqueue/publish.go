@@ -50,7 +50,7 @@ func (p *Publisher) Publish(ctx context.Context, items []outbox.Item) []error {
 			letters, letterAt = append(letters, d), append(letterAt, i)
 			continue
 		}
-		m, err := p.message(item)
+		m, err := p.message(ctx, item)
 		if err != nil {
 			wrap(i, err)
 			continue
@@ -104,7 +104,7 @@ func (p *Publisher) publishBatches(ctx context.Context, items []outbox.Item, msg
 }
 
 // message makes the message of one entry that is no letter.
-func (p *Publisher) message(item outbox.Item) (*nats.Msg, error) {
+func (p *Publisher) message(ctx context.Context, item outbox.Item) (*nats.Msg, error) {
 	e := item.Entry
 	if e.ID == "" {
 		return nil, errors.New("an entry without an id")
@@ -124,6 +124,12 @@ func (p *Publisher) message(item outbox.Item) (*nats.Msg, error) {
 		return m, nil
 	case statemachine.EntryFinished:
 		return p.finished(item)
+	case statemachine.EntryChild:
+		return p.childStart(ctx, item)
+	case statemachine.EntryStop:
+		return p.childStop(item)
+	case statemachine.EntryAnswer:
+		return p.answer(item)
 	}
 	return nil, fmt.Errorf("no queue takes an entry of kind %s", quoted(string(e.Kind)))
 }

@@ -10,7 +10,7 @@ type Rights struct{ Publish, Subscribe []string }
 func WorkerRights(prefix string) Rights {
 	s := subjects{prefix}
 	r := Rights{Subscribe: []string{prefix + ".flow.>"}}
-	for _, what := range []string{"history.*.*", "effect.>", "timer.>", "finished.*", "dlq.>", "letter.*", "blob.>", "ledger.*", "machine.*.*", "flow.>", "line.*.*.*", "progress.*"} {
+	for _, what := range []string{"history.*.*", "effect.>", "timer.>", "event.*.*", "finished.*", "dlq.>", "letter.*", "blob.>", "ledger.*", "machine.*.*", "flow.>", "line.*.*.*", "progress.*"} {
 		r.Publish = append(r.Publish, prefix+"."+what)
 	}
 	for _, stream := range []string{streamStart, streamSignal, streamEvents, streamEffects, streamTimers} {

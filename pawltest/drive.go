@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -37,6 +38,10 @@ func (r *Run) next() bool {
 		case p.Place == sm.Inline || p.Place == sm.Queued:
 			r.perform(p)
 			return true
+		case p.Place == sm.ChildRun:
+			if r.visit(p) {
+				return true
+			}
 		case p.Place == sm.Retry && (retry == nil || p.RetryAt.Before(*retry.RetryAt)):
 			retry = p
 		}
@@ -74,6 +79,18 @@ func (r *Run) firstDue() *sm.Wait {
 		}
 	}
 	return first
+}
+
+// firstOfAll is the wait that is over first of the run and its children, and
+// whose it is.
+func (r *Run) firstOfAll() (*Run, *sm.Wait) {
+	of, first := r, r.firstDue()
+	for _, id := range slices.Sorted(maps.Keys(r.children)) {
+		if c, w := r.children[id].firstOfAll(); w != nil && (first == nil || w.Due.Before(*first.Due)) {
+			of, first = c, w
+		}
+	}
+	return of, first
 }
 
 // elapse lets the time come that a wait is over.
@@ -226,6 +243,7 @@ func (r *Run) fold(e sm.Event) (sm.Outcome, error) {
 	for name, items := range rec.Adds {
 		r.logs[name] = append(r.logs[name], r.values(items)...)
 	}
+	defer r.stop()
 	r.records = append(r.records, &sm.Stored{Record: rec, Seq: uint64(len(r.records) + 1), Time: r.now, Bytes: s.Bytes})
 	return o, nil
 }

@@ -20,6 +20,10 @@ type Run struct {
 
 	scripts  map[string]script
 	policies map[string]sm.Policy
+	ends     map[string]script // of children, by machine
+
+	parent   *Run            // whose child it is
+	children map[string]*Run // by run id
 
 	now     time.Time
 	records []*sm.Stored
@@ -71,6 +75,7 @@ func newRun(t testing.TB, m sm.Machines, options []Option) *Run {
 	r := &Run{
 		t: t, id: "test", now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		scripts: map[string]script{}, policies: map[string]sm.Policy{}, calls: map[string][]Call{},
+		ends: map[string]script{}, children: map[string]*Run{},
 		keys: map[string]sm.Pending{}, results: map[string]json.RawMessage{},
 		blobs: map[string][]byte{}, logs: map[string][]json.RawMessage{},
 	}
@@ -118,7 +123,7 @@ func (r *Run) Signal(id, name string, body any) sm.Outcome {
 	if err != nil {
 		r.t.Fatalf("signal %s: %v", name, err)
 	}
-	r.drive()
+	r.settle()
 	return o
 }
 
@@ -128,12 +133,12 @@ func (r *Run) Advance(d time.Duration) {
 	r.t.Helper()
 	end := r.now.Add(d)
 	for {
-		w := r.firstDue()
+		of, w := r.firstOfAll()
 		if w == nil || w.Due.After(end) {
 			break
 		}
-		r.elapse(w)
-		r.drive()
+		of.elapse(w)
+		of.settle()
 	}
 	if end.After(r.now) {
 		r.now = end
@@ -143,7 +148,7 @@ func (r *Run) Advance(d time.Duration) {
 // Waits are the times and signals that the run waits for.
 func (r *Run) Waits() []sm.Wait { return slices.Clone(r.last().Waits) }
 
-// Command gives the run a command (cancel, pause, resume or redrive), and drives
+// Command gives the run a command (cancel, terminate, pause, resume or redrive), and drives
 // it until it has come to rest again.
 func (r *Run) Command(id string, kind sm.EventKind, c sm.Command) sm.Outcome {
 	r.t.Helper()
@@ -155,7 +160,7 @@ func (r *Run) Command(id string, kind sm.EventKind, c sm.Command) sm.Outcome {
 	if err != nil {
 		r.t.Fatalf("command %s: %v", kind, err)
 	}
-	r.drive()
+	r.settle()
 	return o
 }
 

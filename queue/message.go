@@ -20,6 +20,7 @@ const (
 	Due    Kind = "due"    // a timer of a run fired
 	Effect Kind = "effect" // a queued effect of a run is to be performed
 	Result Kind = "result" // who accepted an effect says what came of it
+	Child  Kind = "child"  // a child of the run has ended, or could not begin
 )
 
 // Message is one delivery. The fields that its kind does not have are zero.
@@ -31,11 +32,12 @@ type Message struct {
 	Priority  Priority   // start
 	StartAt   *time.Time // start: when the run is to begin; nil: at once
 	Tenant    string     // start: whose it is, "" if nobody says
-	Name      string     // signal: its name; event: the command; effect: the effect type; result: an Outcome
-	ID        string     // signal and event: the sender's id; effect, due and result: the effect id
+	Parent    *Parent    // start and event: of the run that sent it; nil: it comes from no run
+	Name      string     // signal: its name; event: the command; effect: the effect type; result: an Outcome; child: its run
+	ID        string     // signal and event: the sender's id; effect, due, result and child: the effect id
 	Try       int        // due: the try that is due; result: the one it is of
-	Asked     uint64     // effect and due: sequence of the record whose outbox it stood in
-	Body      []byte     // start, signal and event: JSON
+	Asked     uint64     // effect, due and child: the run's record with this sequence asked for it
+	Body      []byte     // start, signal, event and child: JSON
 	Subject   string     // as it was published
 	Headers   map[string]string
 	Seq       uint64    // its stream sequence
@@ -47,6 +49,14 @@ type Message struct {
 	Delivered int       // which delivery this is, from 1; an estimate
 	Fault     error     // set if the message cannot be understood; it is dead-lettered
 	Delivery            // how to answer it
+}
+
+// Parent is the run that sent a message to its child.
+type Parent struct {
+	Run    string `json:"run"`
+	Effect string `json:"effect"` // id of the pending effect that stands for the child
+	Asked  uint64 `json:"asked"`  // sequence of the parent's record that asked for the child
+	Level  int    `json:"level"`  // of the child
 }
 
 // What a message of kind Result tells.

@@ -27,6 +27,9 @@ func (f *Fold) take(e *Event) error {
 		return err
 	}
 	if f.rec.Status.Ended() {
+		if f.rec.Parent != nil {
+			f.emit(Entry{Kind: EntryAnswer, ID: f.rec.Parent.Effect})
+		}
 		f.emit(Entry{Kind: EntryFinished, ID: finishedID})
 	}
 	if e.Body, err = f.refer(body); err != nil {
@@ -46,6 +49,8 @@ func (f *Fold) turn(e *Event, body json.RawMessage) error {
 		return f.result(e, body)
 	case EventFailure, EventLapse:
 		return f.failure(e)
+	case EventChild:
+		return f.ended(e, body)
 	case EventCallback:
 		return f.callback(e, body)
 	case EventBeat:
@@ -67,7 +72,7 @@ func (f *Fold) turn(e *Event, body json.RawMessage) error {
 
 // start begins the run.
 func (f *Fold) start(e *Event, body json.RawMessage) error {
-	f.rec.Input, f.rec.Tenant = Fingerprint(f.d.Name, body), e.Tenant
+	f.rec.Input, f.rec.Tenant, f.rec.Parent = Fingerprint(f.d.Name, body), e.Tenant, e.Parent
 	f.rec.Status = StatusRunning
 	f.rec.Frames = []Frame{{ID: 0, Kind: FrameRoot}}
 	return f.step(e, StartEventID, func(s *step) error {

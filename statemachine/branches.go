@@ -43,6 +43,7 @@ func branching[T any](kind StateKind, need int, branches []BranchAction[T]) Acti
 		if b.a != nil {
 			a.effects = append(a.effects, b.a.effects...)
 			a.signals = append(a.signals, b.a.signals...)
+			a.machines = append(a.machines, b.a.machines...)
 			a.open = a.open || b.a.open
 		}
 	}

@@ -158,8 +158,10 @@ type action struct {
 	queued  func(data any) bool
 	timeout Duration
 
-	many *many                          // does it more than once at a time; nil: once
-	lost func(data any, c *Cause) error // takes why an item was given up
+	many     *many                          // does it more than once at a time; nil: once
+	lost     func(data any, c *Cause) error // takes why an item was given up
+	machines []string                       // of a child, as far as they are declared
+	abandon  bool                           // a child lives on when nobody waits for it
 
 	sleep   func(data any) time.Duration
 	signals []string                         // that it waits for, as far as they are declared

@@ -176,6 +176,11 @@ func (c *Catalog) missing(d *Definition) []error {
 			if a == nil {
 				continue
 			}
+			for _, m := range a.machines {
+				if _, ok := c.Definition(m, 0); !ok && validName(m, false) {
+					faults = append(faults, d.faultAt(n.name, "child of machine %q, which is not in the catalog (ChildOf starts those that others have)", m))
+				}
+			}
 			for _, e := range a.effects {
 				if c.handlers[e] == nil && validName(e, true) {
 					faults = append(faults, d.faultAt(n.name, "effect %q has no handler", e))

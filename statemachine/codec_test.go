@@ -111,7 +111,13 @@ func records(t *testing.T) map[string]*sm.Record {
 	in.Due = &t3
 	delayed := step(trial, "later", nil, in)
 	begun := step(trial, "later", delayed, dueOf(of(t, delayed, sm.WaitStart), t3))
+	asking, began := askedChild(t, studies(false), `{"site":"Kraków","id":"visit 7"}`)
+	child := foldOne(t, visitors(), "visit 7", nil, began, inline)
+	answering := foldOne(t, visitors(), "visit 7", child, cameOf(child, `"well"`, ""), inline)
+	answered := foldOne(t, studies(false), "s1", asking, endOf(t, answering), inline)
+	stopping := foldOne(t, studies(false), "s1", asking, commandEvent(sm.EventTerminate, "x1", sm.Command{By: "anna", Reason: "site closed"}), inline)
 	return map[string]*sm.Record{
+		"child_asked": asking.Record, "child": child.Record, "child_answering": answering.Record, "child_answered": answered.Record, "child_stopped": stopping.Record,
 		"each": each.Record, "branches": waits.Record,
 		"delayed": delayed.Record, "begun": begun.Record,
 		"sleeping": sleeping.Record, "listening": listening.Record, "late": late.Record, "wait_parked": stuck.Record,
@@ -234,7 +240,7 @@ func TestFields(t *testing.T) {
 	var b strings.Builder
 	for _, v := range []any{
 		sm.Record{}, sm.Event{}, sm.Frame{}, sm.Fan{}, sm.FanItem{}, sm.Pending{}, sm.Entry{}, sm.InboxSignal{}, sm.Wait{}, sm.LogRef{}, sm.Cause{}, sm.Letter{},
-		sm.Undo{}, sm.Ending{}, sm.Tombstone{}, sm.Chunk{}, sm.BlobRef{}, sm.Command{},
+		sm.Undo{}, sm.Ending{}, sm.Tombstone{}, sm.Chunk{}, sm.BlobRef{}, sm.Command{}, sm.Parent{}, sm.ChildRef{}, sm.Stop{}, sm.Answer{},
 	} {
 		tp := reflect.TypeOf(v)
 		b.WriteString(strings.ToLower(tp.Name()) + ":")

@@ -79,7 +79,7 @@ const maxEdit = 512 << 10
 
 // IsCommand reports whether events of this kind are commands of a person.
 func (k EventKind) IsCommand() bool {
-	return k == EventCancel || k == EventPause || k == EventResume || k == EventRedrive || k == EventResolve
+	return k == EventCancel || k == EventTerminate || k == EventPause || k == EventResume || k == EventRedrive || k == EventResolve
 }
 
 // normalizeCommand checks a command and gives its body the form that is
@@ -113,6 +113,8 @@ func (f *Fold) command(e *Event, body json.RawMessage) error {
 	switch e.Kind {
 	case EventCancel:
 		return f.cancel(e.ID, c)
+	case EventTerminate:
+		f.cutShort(Ending{StatusCancelled, &Cause{Class: ClassTerminated, Message: c.Reason, State: f.rec.Frames[0].State, By: c.By}})
 	case EventPause:
 		f.pause(c)
 	case EventResume:
@@ -182,7 +184,7 @@ func (f *Fold) redrive(c Command) error {
 		p.Redrives++
 		p.Attempt, p.Cause, p.First, p.Redriven = 1, nil, nil, p.Try
 		if input != nil {
-			p.Input, p.Print = input, Fingerprint(p.Effect, c.Input)
+			p.Input, p.Print = input, Fingerprint(p.asks(), c.Input)
 			p.Edits++
 		}
 		f.queue(p)
@@ -227,6 +229,10 @@ func (f *Fold) queue(p *Pending) {
 		f.hold(p)
 		return
 	}
+	if p.Child != nil {
+		f.begin(p)
+		return
+	}
 	p.Place, p.Wake, p.Depth, p.RetryAt = Queued, "", 0, nil
 	f.retract(p.ID) // what an event before in the same record wanted sent
 	f.emit(Entry{Kind: EntryEffect, ID: p.ID, Effect: p.Effect})
@@ -252,7 +258,7 @@ func (f *Fold) replaceAll(meant func(p *Pending) bool, change func(p *Pending)) 
 func (f *Fold) retract(effect string) {
 	var rest []Entry
 	for _, e := range f.rec.Outbox {
-		if e.ID != effect || e.Kind != EntryEffect && e.Kind != EntryTimer {
+		if e.ID != effect || e.Kind != EntryEffect && e.Kind != EntryTimer && e.Kind != EntryChild {
 			rest = append(rest, e)
 		}
 	}

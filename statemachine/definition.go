@@ -34,6 +34,7 @@ type StateKind string
 // The kinds of states.
 const (
 	KindCall    StateKind = "call"    // performs an effect
+	KindChild   StateKind = "child"   // waits for the end of another run
 	KindSleep   StateKind = "sleep"   // waits for a time
 	KindSignal  StateKind = "signal"  // waits for a signal
 	KindEach    StateKind = "each"    // performs an effect for each of many items
@@ -50,6 +51,7 @@ type StateInfo struct {
 	Name     string       `json:"name"`
 	Kind     StateKind    `json:"kind"`
 	Effects  []string     `json:"effects,omitempty"`
+	Machine  string       `json:"machine,omitempty"`  // child: of the run it waits for, if that is declared
 	Signals  []string     `json:"signals,omitempty"`  // the one it waits for, if that is declared
 	Undo     []string     `json:"undo,omitempty"`     // effects of which one takes back what the state did
 	Limit    int          `json:"limit,omitempty"`    // each: how many items at once
@@ -65,6 +67,7 @@ type BranchInfo struct {
 	Name    string    `json:"name"`
 	Kind    StateKind `json:"kind"`
 	Effects []string  `json:"effects,omitempty"`
+	Machine string    `json:"machine,omitempty"` // of the run it waits for, if that is declared
 	Signals []string  `json:"signals,omitempty"`
 }
 
@@ -100,6 +103,7 @@ func (d *Definition) States() []StateInfo {
 			info.Effects = append(info.Effects, n.action.effects...)
 			info.Signals = append(info.Signals, n.action.signals...)
 			info.describe(n.action.many)
+			info.Machine = n.action.machine()
 		}
 		if n.undo != nil {
 			info.Undo = append(info.Undo, n.undo.effects...)
@@ -120,7 +124,7 @@ func (info *StateInfo) describe(m *many) {
 	}
 	for _, b := range m.branches {
 		if b.action != nil {
-			info.Branches = append(info.Branches, BranchInfo{Name: b.name, Kind: b.action.kind, Effects: b.action.effects, Signals: b.action.signals})
+			info.Branches = append(info.Branches, BranchInfo{Name: b.name, Kind: b.action.kind, Effects: b.action.effects, Machine: b.action.machine(), Signals: b.action.signals})
 		}
 	}
 }

@@ -49,6 +49,15 @@ func (n *node) title() string {
 		return n.name + ": all of " + n.branchTitles()
 	case KindFirst:
 		return fmt.Sprintf("%s: the first %d of %s", n.name, n.action.many.need, n.branchTitles())
+	case KindChild:
+		title := n.name + ": runs " + strings.Join(n.action.machines, " | ")
+		if len(n.action.machines) == 0 {
+			title = n.name + ": runs a machine"
+		}
+		if n.undo != nil {
+			title += ", undone by " + strings.Join(n.undo.effects, " | ")
+		}
+		return title
 	case KindSleep:
 		return n.name + ": sleeps"
 	case KindSignal:

@@ -199,6 +199,7 @@ func writeRecord(a *appender, r *Record) {
 	a.textIf("build", r.Build)
 	a.textIf("by", r.By)
 	a.textIf("tenant", r.Tenant)
+	writeParent(a, r.Parent)
 	list(a, "events", r.Events, writeEvent)
 	a.text("from", r.From)
 	a.text("to", r.To)
@@ -242,6 +243,7 @@ func writeEvent(a *appender, e *Event) {
 	a.trueIf("free", e.Free)
 	a.textIf("tenant", e.Tenant)
 	a.timeIf("due", e.Due)
+	writeParent(a, e.Parent)
 	a.b = append(a.b, '}')
 }
 
@@ -287,6 +289,7 @@ func writePending(a *appender, p *Pending) {
 	a.numIf("redriven", p.Redriven)
 	a.numIf("redrives", p.Redrives)
 	a.numIf("edits", p.Edits)
+	writeChildRef(a, p.Child)
 	a.b = append(a.b, '}')
 }
 

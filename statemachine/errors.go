@@ -22,9 +22,12 @@ const (
 	ClassTooManyMoves  = "too_many_moves" // the machine did not come to rest within one event
 	ClassTooLarge      = "too_large"      // a limit on sizes, see LimitError
 	ClassCancelled     = "cancelled"      // a person cancelled the run
+	ClassTerminated    = "terminated"     // … and nothing was undone
 	ClassPaused        = "paused"         // a person paused it
 	ClassInDoubt       = "in_doubt"       // a try began, and nobody knows what came of it
 	ClassCrash         = "crash"          // workers die while they perform it
+	ClassConflict      = "id_conflict"    // the run exists, and is another
+	ClassTooDeep       = "too_deep"       // a child of a child of …
 	ClassKeyConflict   = "key_conflict"   // a business key stands for something else
 )
 

@@ -49,12 +49,20 @@ func (f *Fold) normalize(e *Event) error {
 		if err := within("name", len(e.Name), MaxID); err != nil {
 			return err
 		}
-	case EventCancel, EventPause, EventResume, EventRedrive, EventResolve:
+	case EventChild:
+		id = ChildEventID(e.Effect, e.Name)
+		if !validID(e.Name) || len(e.Name) > MaxID {
+			return fmt.Errorf("child event %q: a run id is UTF-8 of at most %d bytes", trim(e.ID, 64), MaxID)
+		}
+	case EventCancel, EventTerminate, EventPause, EventResume, EventRedrive, EventResolve:
 		if err := normalizeCommand(e); err != nil {
 			return err
 		}
 	default:
 		return fmt.Errorf("event %q: kind %q is not known", e.ID, e.Kind)
+	}
+	if err := checkParent(e); err != nil {
+		return err
 	}
 	if e.ID != "" && e.ID != id {
 		return fmt.Errorf("event %q: its id should be %q", e.ID, id)
@@ -78,6 +86,8 @@ func (f *Fold) refuse(e *Event) (Outcome, bool) {
 			return Duplicate, true
 		case f.rec.Status.Ended():
 			return Ended, true
+		case e.Effect != "" && (f.rec.Parent == nil || f.rec.Parent.Effect != e.Effect): // a parent's, of another child with this id
+			return Stale, true
 		}
 		return Applied, false
 	}
@@ -96,6 +106,9 @@ func (f *Fold) refuse(e *Event) (Outcome, bool) {
 	if e.Name == "" {
 		e.Name = p.Effect
 	}
+	if p.Child != nil && e.Kind != EventChild {
+		return Stale, true // nothing but its end tells of a child
+	}
 	switch e.Kind {
 	case EventFailure:
 		return Stale, p.Try != e.Try || p.Place != Inline && p.Place != Queued && p.Place != Held
@@ -113,6 +126,8 @@ func (f *Fold) refuse(e *Event) (Outcome, bool) {
 		return Early, e.At.Before(*p.RetryAt)
 	case EventBeat: // it says nothing new unless it moves the time
 		return Stale, !p.Accepted() || e.RetryAt == nil || !e.RetryAt.After(*p.RetryAt)
+	case EventChild:
+		return Stale, f.refuseAnswer(e, p)
 	case EventCallback: // what failed before it came is not failed again
 		return Stale, e.Cause != nil && p.Place == Retry && !p.Accepted()
 	}
@@ -130,6 +145,9 @@ func (f *Fold) refuseStart(e *Event) (Outcome, bool) {
 	}
 	body, err := compact(e.Body)
 	if err != nil || machine != f.rec.Machine || Fingerprint(machine, body) != f.rec.Input {
+		return Conflict, true
+	}
+	if p, q := e.Parent, f.rec.Parent; p != nil && (q == nil || p.Run != q.Run || p.Effect != q.Effect) {
 		return Conflict, true
 	}
 	return Duplicate, true

@@ -164,6 +164,14 @@ func (s *step) beginItem(n *node, one func(int) *action) error {
 	fan.Asked++
 	s.item = fan.Asked
 	a := one(s.item - 1)
+	if a.kind == KindChild {
+		p, err := s.requestChild(a)
+		if err == nil {
+			p.Item = s.item
+			s.pend(p, false)
+		}
+		return err
+	}
 	if a.kind != KindCall {
 		body, waits, err := s.wait(a)
 		if err != nil || waits {

@@ -53,6 +53,9 @@ func readRecord(p *scan, r *Record) {
 	if p.field("tenant") {
 		r.Tenant = p.str()
 	}
+	if p.field("parent") {
+		r.Parent = readParent(p)
+	}
 	if p.field("events") {
 		r.Events = items(p, readEvent)
 	}
@@ -153,6 +156,9 @@ func readEvent(p *scan, e *Event) {
 	}
 	if p.field("due") {
 		e.Due = p.timePtr()
+	}
+	if p.field("parent") {
+		e.Parent = readParent(p)
 	}
 	p.end('}')
 }
@@ -263,6 +269,9 @@ func readPending(p *scan, q *Pending) {
 	}
 	if p.field("edits") {
 		q.Edits = p.int()
+	}
+	if p.field("child") {
+		q.Child = readChildRef(p)
 	}
 	p.end('}')
 }

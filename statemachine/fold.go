@@ -98,7 +98,7 @@ func (f *Fold) State() string {
 func carry(r *Stored) Record {
 	next := Record{
 		V: 1, Run: r.Run, Machine: r.Machine, Version: r.Version, Schema: r.Schema, Epoch: r.Epoch,
-		Rev: r.Rev + 1, Prev: r.Seq, PrevTxid: r.Txid, Started: r.Started, Tenant: r.Tenant,
+		Rev: r.Rev + 1, Prev: r.Seq, PrevTxid: r.Txid, Started: r.Started, Tenant: r.Tenant, Parent: r.Parent,
 		To: r.To, Status: r.Status, Frames: r.Frames, Data: r.Data, Logs: r.Logs, Index: r.Index,
 		Pending: r.Pending, Waits: r.Waits, Undos: r.Undos, Ending: r.Ending, Inbox: r.Inbox, Applied: r.Applied, Cause: r.Cause, Input: r.Input,
 	}
@@ -243,7 +243,7 @@ func (r *Record) later() bool {
 
 // version is the lowest format version whose builds can carry the record on.
 func (r *Record) version() int {
-	if r.fans() || r.later() {
+	if r.fans() || r.later() || r.Parent != nil || slices.ContainsFunc(r.Pending, func(p Pending) bool { return p.Child != nil }) {
 		return 5
 	}
 	if len(r.Waits) > 0 {
@@ -281,6 +281,9 @@ func workSize(r *Record) int {
 		n += pendingFrame + len(p.Effect) + len(p.Key) + len(p.Input) + len(p.Wake)
 		if p.Cause != nil {
 			n += len(p.Cause.Message)
+		}
+		if p.Child != nil {
+			n += len(p.Child.Run) + len(p.Child.Machine)
 		}
 	}
 	for i := range r.Waits {

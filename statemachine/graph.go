@@ -45,6 +45,9 @@ func (d *Definition) hash() string {
 		if n.performs() && !n.action.open {
 			fmt.Fprintf(&b, " %q", n.action.effects)
 		}
+		if n.action != nil && len(n.action.machines) > 0 {
+			fmt.Fprintf(&b, " %q", n.action.machines)
+		}
 		if n.action != nil && len(n.action.signals) > 0 {
 			fmt.Fprintf(&b, " %q", n.action.signals)
 		}
@@ -152,7 +155,7 @@ func (d *Definition) unknownTarget(e Exit) string {
 }
 
 func (d *Definition) checkCatches(n *node) {
-	if len(n.catches) > 0 && n.kind != KindCall && !n.performs() {
+	if len(n.catches) > 0 && n.kind != KindCall && n.kind != KindChild && !n.performs() {
 		d.fault(n.name, "Catch in a state that performs no effect")
 	}
 	if len(n.catches) > 0 && n.kind == KindEach && n.action.many.tolerate < 0 {
@@ -173,7 +176,7 @@ func (d *Definition) checkCatches(n *node) {
 func (d *Definition) checkUndo(n *node) {
 	if n.undo != nil && n.action != nil && n.action.many != nil {
 		d.fault(n.name, "Undo in a state that does many at once: which of them is there to undo when the run ends in between cannot be said")
-	} else if n.undo != nil && n.kind != KindCall {
+	} else if n.undo != nil && n.kind != KindCall && n.kind != KindChild {
 		d.fault(n.name, "Undo in a state that performs no effect")
 	}
 	if n.undo != nil && n.undo.kind != KindCall {
@@ -194,6 +197,8 @@ func (d *Definition) checkAction(n *node, a *action) {
 	switch {
 	case a.many != nil:
 		d.checkMany(n, a)
+	case a.kind == KindChild:
+		d.checkChild(n, a)
 	case a.kind != KindCall:
 		d.checkWait(n, a)
 		return
@@ -216,6 +221,18 @@ func (d *Definition) checkCall(n *node, a *action) {
 	}
 	if a.pick == nil {
 		d.fault(n.name, "CallOf has no function that picks")
+	}
+}
+
+// checkChild checks an action that starts a run.
+func (d *Definition) checkChild(n *node, a *action) {
+	if a.pick == nil {
+		d.fault(n.name, "ChildOf has no function that picks")
+	}
+	for _, m := range a.machines {
+		if !validName(m, false) {
+			d.fault(n.name, "child of machine %q: not a name (%s)", m, nameGrammar)
+		}
 	}
 }
 

@@ -46,6 +46,9 @@ func QueueEventID(effect string) string { return "queue:" + effect }
 // SignalEventID is the id of a signal, made from the sender's id.
 func SignalEventID(id string) string { return "signal:" + id }
 
+// ChildEventID is the id of the end of a child.
+func ChildEventID(effect, child string) string { return "child:" + effect + ":" + child }
+
 // CommandEventID is the id of a command, made from the id of the request.
 func CommandEventID(id string) string { return "cmd:" + id }
 

@@ -16,6 +16,7 @@ const (
 	MaxValue   = 32 << 20  // one input, result, payload or log item
 	MaxInline  = 8 << 10   // a value in a record; larger ones are stored as blobs
 	MaxSignal  = 64 << 10  // the payload of a signal
+	MaxChild   = 512 << 10 // the input of a child
 	MaxIndex   = 256       // the value of an index field
 	MaxID      = 256       // a run id, the id of a signal, a business key
 	MaxMessage = 2 << 10   // the message of a cause
@@ -24,6 +25,7 @@ const (
 	MaxApplied = 1024                      // ids of signals and commands remembered
 	MaxWait    = 10 * 365 * 24 * time.Hour // a sleep, or the bound of a state or run
 	MaxIndexes = 8                         // index fields of a machine
+	MaxLevels  = 16                        // children below children
 	MaxMoves   = 1000                      // moves between states in one event
 	MaxAtOnce  = 200                       // items at once, or branches, of a state
 	MaxItems   = 100_000                   // items of a state

@@ -73,7 +73,7 @@ func (s *step) enter(name string) error {
 			if waits && err == nil {
 				return s.bound(n)
 			}
-		case KindCall:
+		case KindCall, KindChild:
 			if err = s.ask(n); err == nil {
 				err = s.bound(n)
 			}
@@ -139,7 +139,14 @@ func (s *step) failed(n *node) *Cause {
 
 // ask asks for the effect of a state.
 func (s *step) ask(n *node) error {
-	p, queued, err := s.request(n.action)
+	var p Pending
+	var queued bool
+	var err error
+	if n.kind == KindChild {
+		p, err = s.requestChild(n.action)
+	} else {
+		p, queued, err = s.request(n.action)
+	}
 	if err != nil {
 		return err
 	}
@@ -205,6 +212,10 @@ func (s *step) place(p *Pending, queued bool) {
 	f := s.f
 	if f.rec.Status == StatusPaused {
 		p.Place = Held
+		return
+	}
+	if p.Child != nil {
+		f.begin(p)
 		return
 	}
 	if !queued && f.env.Place != nil {

@@ -34,6 +34,7 @@ type Record struct {
 	Build    string    `json:"build,omitempty"`     // build of the worker that made it
 	By       string    `json:"by,omitempty"`        // the worker that made it
 	Tenant   string    `json:"tenant,omitempty"`    // whose the run is, as its producer said
+	Parent   *Parent   `json:"parent,omitempty"`    // whose child it is; nil: nobody's
 
 	Events []Event `json:"events"` // what was applied, in order
 	From   string  `json:"from"`   // root state before, "" for the first record
@@ -114,7 +115,7 @@ type Event struct {
 	At      time.Time       `json:"at"`
 	Seq     uint64          `json:"seq,omitempty"`    // stream sequence of the message that carried it, 0 if none did
 	Effect  string          `json:"effect,omitempty"` // id of the effect it is about
-	Name    string          `json:"name,omitempty"`   // effect type, or name of the signal
+	Name    string          `json:"name,omitempty"`   // effect type, or name of the signal, or run of the child
 	Try     int             `json:"try,omitempty"`    // which try of the effect, see Pending
 	Body    json.RawMessage `json:"body,omitempty"`   // input, result or payload; by reference when over 8 KB
 	Cause   *Cause          `json:"cause,omitempty"`
@@ -122,6 +123,7 @@ type Event struct {
 	Free    bool            `json:"free,omitempty"`     // failure: spends no attempt (throttled, key held by another)
 	Tenant  string          `json:"tenant,omitempty"`   // start: whose the run is, as its producer said
 	Due     *time.Time      `json:"due,omitempty"`      // start: when the run is to begin, if not at once
+	Parent  *Parent         `json:"parent,omitempty"`   // start: whose child it is
 }
 
 // EventKind tells what happened.
@@ -144,6 +146,10 @@ const (
 	EventBeat     EventKind = "beat"     // … or that it is still at it
 	EventLapse    EventKind = "lapse"    // … or has said nothing for too long
 	EventResolve  EventKind = "resolve"  // a person says what a given-up effect came to
+
+	EventTerminate EventKind = "terminate" // a person ends the run at once
+
+	EventChild EventKind = "child" // a child has ended, or could not begin
 )
 
 // Pending is an effect that was asked and has no result yet. It is carried in
@@ -175,6 +181,8 @@ type Pending struct {
 	Redriven int `json:"redriven,omitempty"`
 	Redrives int `json:"redrives,omitempty"` // how often it was given up and tried anew
 	Edits    int `json:"edits,omitempty"`    // how often a redrive gave it another input
+
+	Child *ChildRef `json:"child,omitempty"` // the run it stands for, if it is no effect
 }
 
 // Undo is an effect that takes back another, registered with the other's
@@ -222,6 +230,8 @@ const (
 	Retry  Place = "retry"  // waits for RetryAt, by a schedule in TIMERS
 	Parked Place = "parked" // given up; waits for a redrive
 	Held   Place = "held"   // asked while the run is paused; waits for its resume
+
+	ChildRun Place = "child" // a run of its own; woken by that one's end
 )
 
 // Entry is one message of a record's outbox. It names what is to be published;
@@ -233,7 +243,7 @@ type Entry struct {
 	Effect string          `json:"effect,omitempty"` // effect type
 	Try    int             `json:"try,omitempty"`    // timer: which try is due
 	Due    *time.Time      `json:"due,omitempty"`    // timer: when it fires
-	Body   json.RawMessage `json:"body,omitempty"`   // letter: the letter
+	Body   json.RawMessage `json:"body,omitempty"`   // letter: the letter; stop: a Stop
 }
 
 // EntryKind tells where an entry is published.
@@ -245,6 +255,9 @@ const (
 	EntryTimer    EntryKind = "timer"    // TIMERS: wake the run at Due for try Try of effect ID
 	EntryLetter   EntryKind = "letter"   // DLQ: ID was given up
 	EntryFinished EntryKind = "finished" // FINISHED: the run ended
+	EntryChild    EntryKind = "child"    // EVENTS: start the run that the pending effect ID stands for
+	EntryStop     EntryKind = "stop"     // EVENTS: cancel or terminate the child that the effect ID stood for
+	EntryAnswer   EntryKind = "answer"   // EVENTS: tell the parent how the run ended; ID is the effect it was
 )
 
 // Command is the body of an event by which a person steers a run.

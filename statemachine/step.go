@@ -192,6 +192,8 @@ func (s *step) inherit(p Pending) {
 		s.wake, s.depth = p.Wake, p.Depth+1
 	case Queued:
 		s.wake, s.depth = EffectWake(p.ID), 0
+	case ChildRun: // the event at hand is its end, which has a message of its own
+		s.wake, s.depth = s.cause, 0
 	default: // nobody is sure to hold a message that would wake an inline effect
 		s.queued = true
 	}

@@ -19,9 +19,10 @@ func Entomb(last *Stored, env Env) (*Sealed, error) {
 	r := Record{
 		V: 1, Run: last.Run, Machine: last.Machine, Version: last.Version, Def: last.Def, Schema: last.Schema, Epoch: last.Epoch,
 		Rev: last.Rev + 1, Prev: last.Seq, PrevTxid: last.Txid, At: at, Started: last.Started, Build: env.Build, By: env.By,
-		Events: []Event{}, From: last.To, To: last.To, Status: last.Status, Frames: []Frame{}, Index: last.Index, Cause: last.Cause, Input: last.Input,
+		Events: []Event{}, From: last.To, To: last.To, Status: last.Status, Frames: []Frame{}, Index: last.Index, Cause: last.Cause, Input: last.Input, Parent: last.Parent,
 		Tomb: &Tombstone{Revs: last.Rev, At: at},
 	}
+	r.V = r.version()
 	b, err := Encode(&r)
 	if err != nil {
 		return nil, err

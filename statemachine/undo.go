@@ -114,8 +114,12 @@ func (f *Fold) end(cause string, end Ending) error {
 // cutShort ends the run at once. Messages that this record would have sent for
 // what it drops are not sent.
 func (f *Fold) cutShort(end Ending) {
+	by := EventCancel
+	if end.Cause != nil && end.Cause.Class == ClassTerminated {
+		by = EventTerminate
+	}
 	for i := range f.rec.Pending {
-		f.retract(f.rec.Pending[i].ID)
+		f.drop(&f.rec.Pending[i], by)
 	}
 	f.finish(end)
 }
@@ -136,6 +140,11 @@ func (f *Fold) windUp(cause string, end Ending) error {
 	for _, p := range f.rec.Pending {
 		switch {
 		case p.Place == Parked && p.unknown(): // a person says what it came to
+		case p.Place == ChildRun && !p.Child.Abandon && !f.emits(EntryChild, p.ID): // it undoes what it did, and then answers
+			f.stop(&p, EventCancel)
+		case p.Child != nil:
+			f.drop(&p, EventCancel)
+			f.remove(p.ID)
 		case p.Undoes == "" && (p.Place == Parked || !p.CanUndo && (p.Place == Retry || p.Place == Held)):
 			f.retract(p.ID)
 			f.remove(p.ID)

@@ -346,8 +346,8 @@ func (f *Fold) goOn(e *Event, w Wait) error {
 // abandon drops the effects of a state that took too long. Nobody can say
 // whether one of them is under way; what comes of it is dropped.
 func (f *Fold) abandon() {
-	for _, p := range f.rec.Pending {
-		f.retract(p.ID)
+	for i := range f.rec.Pending {
+		f.drop(&f.rec.Pending[i], EventCancel)
 	}
 	f.rec.Pending = nil
 	f.rest()

@@ -51,7 +51,7 @@ func Catalog(c Config) (*statemachine.Catalog, error) {
 			statemachine.VerifierRaw(catalog, name, verifyBound(b))
 		}
 	}
-	catalog.Add(report(), invoice(), trip(), kitchensink(catalog.Effects(), 1), kitchensink(catalog.Effects(), 2))
+	catalog.Add(report(), invoice(), trip(), kitchensink(catalog.Effects(), 1), kitchensink(catalog.Effects(), 2), kitchensink(catalog.Effects(), 3))
 	return catalog, catalog.Check()
 }
 

@@ -26,6 +26,7 @@ func ExampleCatalog() {
 	// invoice 1
 	// kitchensink 1
 	// kitchensink 2
+	// kitchensink 3
 	// report 1
 	// trip 1
 	// crm.update doc.fetch email.send file.append http.post invoice.totals ledger.post log noop text.summarise travel.book travel.cancel

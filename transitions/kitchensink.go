@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
 )
 
@@ -41,18 +42,31 @@ type sinkStep struct {
 	Sleep   statemachine.Duration `json:"sleep,omitempty"`   // how long to wait
 	Await   string                `json:"await,omitempty"`   // name of a signal; its payload is a result
 	Timeout statemachine.Duration `json:"timeout,omitempty"` // how long to wait for that; default 10 years
+
+	Child *sinkChild `json:"child,omitempty"` // a run to wait for; what it comes to is a result
+}
+
+// sinkChild is a run that a script waits for.
+type sinkChild struct {
+	Machine string          `json:"machine"`
+	Input   json.RawMessage `json:"input,omitempty"` // default {}
+	ID      string          `json:"id,omitempty"`    // of the run
 }
 
 // kitchensink performs a script of effects: for trying out a fleet, for tests
 // and for measurements. It may use every effect the fleet has.
 //
-// Version 1 does not wait: it is there for the runs that began with it.
+// Version 1 does not wait, and version 2 has no children: they are there for the
+// runs that began with them.
 func kitchensink(effects []string, version int) *statemachine.Machine[sinkData] {
 	m := statemachine.New[sinkData]("kitchensink", version)
 	m.Check(func(s *sinkData) error { return s.check(effects, version) })
 	next := m.Decide("next").When((*sinkData).failing, "failed").When((*sinkData).finished, "done")
 	if version > 1 {
 		next.When((*sinkData).sleeping, "sleep").When((*sinkData).awaiting, "await")
+	}
+	if version > 2 {
+		next.When((*sinkData).begetting, "child")
 	}
 	next.Then("perform")
 	m.State("perform", statemachine.CallOf(statemachine.ToolNames(effects...), (*sinkData).pick, (*sinkData).performed).
@@ -63,6 +77,10 @@ func kitchensink(effects []string, version int) *statemachine.Machine[sinkData] 
 		m.State("await", statemachine.SignalOf((*sinkData).awaited, (*sinkData).heard)).WithinOf((*sinkData).patience, "unheard").
 			Visits(maxSinkSteps, "too_long").Then("next")
 		m.Fail("unheard", "await_timeout")
+	}
+	if version > 2 {
+		m.State("child", statemachine.ChildOf((*sinkData).child, (*sinkData).heard).ID((*sinkData).childID)).
+			Visits(maxSinkSteps, "too_long").Then("next")
 	}
 	m.Succeed("done")
 	m.Fail("failed", "scripted_failure").Because((*sinkData).reason)
@@ -92,7 +110,7 @@ func (s *sinkData) check(effects []string, version int) error {
 
 func (p sinkStep) check(effects []string, version int) error {
 	what := 0
-	for _, is := range []bool{p.Do != "", p.Fail != "", p.Sleep != 0, p.Await != ""} {
+	for _, is := range []bool{p.Do != "", p.Fail != "", p.Sleep != 0, p.Await != "", p.Child != nil} {
 		if is {
 			what++
 		}
@@ -100,9 +118,11 @@ func (p sinkStep) check(effects []string, version int) error {
 	waits := p.Sleep != 0 || p.Await != ""
 	switch {
 	case what != 1:
-		return errors.New("a step has exactly one of do, sleep, await and fail")
+		return errors.New("a step has exactly one of do, sleep, await, child and fail")
 	case version == 1 && (waits || p.Timeout != 0):
 		return errors.New("version 1 of the machine does not wait")
+	case version < 3 && p.Child != nil:
+		return fmt.Errorf("version %d of the machine has no children", version)
 	case p.Do == "" && (p.Input != nil || p.Key != "" || p.Flow != "" || p.Repeat != 0 || p.Place != ""):
 		return errors.New("input, key, flow, repeat and place are of a step with do")
 	case p.Timeout != 0 && p.Await == "":
@@ -113,6 +133,10 @@ func (p sinkStep) check(effects []string, version int) error {
 		return fmt.Errorf("timeout is %s, not 0 to %s", time.Duration(p.Timeout), statemachine.MaxWait)
 	case len(p.Await) > statemachine.MaxID:
 		return fmt.Errorf("the name of the signal has more than %d bytes", statemachine.MaxID)
+	case p.Child != nil && !queue.IsName(p.Child.Machine):
+		return fmt.Errorf("child.machine is %q, not %s", p.Child.Machine, queue.NameGrammar)
+	case p.Child != nil && len(p.Child.ID) > statemachine.MaxID:
+		return fmt.Errorf("child.id has more than %d bytes", statemachine.MaxID)
 	case p.Do == "":
 		return nil
 	case !slices.Contains(effects, p.Do):
@@ -145,6 +169,15 @@ func (s *sinkData) finished() bool { return s.At >= len(s.Steps) }
 func (s *sinkData) sleeping() bool { return s.step().Sleep != 0 }
 
 func (s *sinkData) awaiting() bool { return s.step().Await != "" }
+
+func (s *sinkData) begetting() bool { return s.step().Child != nil }
+
+func (s *sinkData) child() (machine string, input json.RawMessage) {
+	c := s.step().Child
+	return c.Machine, c.Input
+}
+
+func (s *sinkData) childID() string { return s.step().Child.ID }
 
 func (s *sinkData) nap() time.Duration { return time.Duration(s.step().Sleep) }
 

@@ -268,6 +268,25 @@ func TestSinkWaits(t *testing.T) {
 	}
 }
 
+// A script has others run.
+func TestSinkHasChildren(t *testing.T) {
+	t.Parallel()
+	r := run(t, Config{}, "kitchensink", `{"steps":[
+		{"child":{"machine":"kitchensink","input":{"steps":[{"do":"noop"},{"await":"word"}]}}},
+		{"child":{"machine":"kitchensink","id":"k2","input":{"steps":[{"do":"noop"}]}}}]}`)
+	if r.State() != "child" || r.Child().State() != "await" {
+		t.Fatalf("the run is in %s, its child in %s", r.State(), r.Child().State())
+	}
+	r.Child().Signal("s", "word", "x")
+	if r.Status() != statemachine.StatusSucceeded || len(r.Log("results")) != 2 || r.Children()["k2"] == nil {
+		t.Errorf("the run is %s with %s", r.Status(), r.Log("results"))
+	}
+	r = run(t, Config{}, "kitchensink", `{"steps":[{"child":{"machine":"kitchensink","input":{"steps":[{"fail":"no"}]}}}]}`)
+	if r.Status() != statemachine.StatusParked || r.Cause().Class != "scripted_failure" {
+		t.Errorf("the run is %s: %+v", r.Status(), r.Cause())
+	}
+}
+
 func TestAdmission(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ machine, input, says string }{
@@ -281,10 +300,11 @@ func TestAdmission(t *testing.T) {
 		{"invoice", `{"invoice":"a b","to":"a@b","document":{"text":"a"}}`, "without spaces"},
 		{"invoice", `{"invoice":"1","to":"a@b","document":{"text":"a"},"entry":"x"}`, "results"},
 		{"kitchensink", `{"steps":[{"do":"rm.rf"}]}`, `steps[0]: effect "rm.rf" is not known here`},
-		{"kitchensink", `{"steps":[{"do":"noop"},{}]}`, "steps[1]: a step has exactly one of do, sleep, await and fail"},
+		{"kitchensink", `{"steps":[{"do":"noop"},{}]}`, "steps[1]: a step has exactly one of do, sleep, await, child and fail"},
 		{"kitchensink", `{"steps":[{"do":"noop","fail":"x"}]}`, "exactly one"},
 		{"kitchensink", `{"steps":[{"fail":"x","repeat":2}]}`, "input, key, flow, repeat and place are of a step with do"},
 		{"kitchensink", `{"steps":[{"sleep":"1s","await":"word"}]}`, "exactly one"},
+		{"kitchensink", `{"steps":[{"child":{"machine":"No name"}}]}`, `child.machine is "No name"`},
 		{"kitchensink", `{"steps":[{"sleep":"1s","timeout":"1s"}]}`, "timeout is of a step with await"},
 		{"kitchensink", `{"steps":[{"sleep":"-1s"}]}`, "sleep is -1s, not 0 to 87600h0m0s"},
 		{"kitchensink", `{"steps":[{"await":"word","timeout":"87601h"}]}`, "timeout is 87601h0m0s"},

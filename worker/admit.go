@@ -36,6 +36,9 @@ func admit(m queue.Message) (*held, error) {
 		}
 		h.wake = statemachine.StartEventID
 		h.event = &statemachine.Event{ID: statemachine.StartEventID, Kind: statemachine.EventStart, Name: m.Machine, At: m.Time.UTC(), Seq: m.Seq, Body: m.Body, Tenant: m.Tenant, Due: m.StartAt}
+		if p := m.Parent; p != nil {
+			h.event.Parent = &statemachine.Parent{Run: p.Run, Effect: p.Effect, Asked: p.Asked, Level: p.Level}
+		}
 	case queue.Signal:
 		body := m.Body
 		if len(body) > 0 {
@@ -52,6 +55,11 @@ func admit(m queue.Message) (*held, error) {
 			return h, statemachine.Terminal("malformed", err)
 		}
 		h.event = &statemachine.Event{ID: statemachine.CommandEventID(m.ID), Kind: kind, At: m.Time.UTC(), Seq: m.Seq, Body: m.Body}
+		if m.Parent != nil {
+			h.event.Effect = m.Parent.Effect
+		}
+	case queue.Child:
+		return h, admitAnswer(h)
 	case queue.Due:
 		h.wake = statemachine.DueEventID(m.ID, m.Try)
 		h.event = &statemachine.Event{ID: h.wake, Kind: statemachine.EventDue, Effect: m.ID, Try: m.Try, At: m.Time.UTC(), Seq: m.Seq}
@@ -103,10 +111,16 @@ func startsFirst(all []*held) []*held {
 func (l *lane) outcome(ctx context.Context, s *slot, h *held, o statemachine.Outcome) {
 	switch o {
 	case statemachine.Duplicate:
-		h.known = true
+		if h.known = l.answerAgain(ctx, s, h); !h.known {
+			s.waiting = max(s.waiting, l.w.cfg.beat())
+		}
 	case statemachine.Conflict:
-		l.refuse(ctx, s, h, statemachine.Terminal("id_conflict",
-			fmt.Errorf("run %q exists, of machine %s and with another input: this start was not applied", s.run, s.state.Machine)))
+		how := "and with another input"
+		if h.m.Parent != nil {
+			how += ", or is not this child"
+		}
+		l.refuse(ctx, s, h, statemachine.Terminal(statemachine.ClassConflict,
+			fmt.Errorf("run %q exists, of machine %s %s: this start was not applied", s.run, s.state.Machine, how)))
 	case statemachine.Ended:
 		what := "signal"
 		switch h.m.Kind {
@@ -159,7 +173,7 @@ func (l *lane) orphans(ctx context.Context, s *slot) {
 		if h.spent {
 			continue
 		}
-		if (h.m.Kind == queue.Signal || h.m.Kind == queue.Event) && h.m.Tries < maxTries {
+		if (h.m.Kind == queue.Signal || h.m.Kind == queue.Event || h.m.Kind == queue.Child) && h.m.Tries < maxTries {
 			l.postpone(ctx, s, h)
 			continue
 		}
@@ -213,8 +227,12 @@ func (l *lane) postponeTo(ctx context.Context, s *slot, h *held, at time.Time) {
 }
 
 // deadLetter stores a letter for a message that no run has; it reports
-// whether it is stored.
+// whether it is stored. Of what runs tell each other there are no letters: a
+// start's parent is told, and the rest comes to runs that wait no more.
 func (w *Worker) deadLetter(ctx context.Context, m queue.Message, cause error) bool {
+	if m.Fault == nil && (m.Parent != nil || m.Kind == queue.Child) {
+		return m.Kind != queue.Start || w.tellParent(ctx, m, cause)
+	}
 	if !w.letters.open() {
 		return false
 	}

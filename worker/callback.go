@@ -115,6 +115,10 @@ func (l *lane) deadline(accepted, now time.Time, h *statemachine.Handler) time.T
 // late deals with what came of an effect that waits for it no more: it has a
 // letter, since somebody did the work. A sign of life is only that.
 func (l *lane) late(ctx context.Context, s *slot, h *held) {
+	if h.m.Kind == queue.Child || h.m.Parent != nil { // it is waited for no more, or was another's
+		h.spent = true
+		return
+	}
 	if h.m.Kind != queue.Result || h.event.Kind == statemachine.EventBeat {
 		return
 	}

@@ -50,7 +50,7 @@ func (l *lane) definition(ctx context.Context, s *slot) *statemachine.Definition
 // machine that nobody has any more. It reports whether there is one.
 func (l *lane) cancelled(ctx context.Context, s *slot) bool {
 	for _, h := range s.held {
-		if h.spent || h.event == nil || h.event.Kind != statemachine.EventCancel {
+		if h.spent || h.event == nil || h.event.Kind != statemachine.EventCancel && h.event.Kind != statemachine.EventTerminate {
 			continue
 		}
 		bare := &statemachine.Definition{Name: s.state.Machine, Version: s.state.Version, Hash: s.state.Def}

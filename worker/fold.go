@@ -120,7 +120,7 @@ func (l *lane) foldMessage(ctx context.Context, s *slot, f *statemachine.Fold, o
 		l.later(s, l.w.cfg.beat())
 		return true
 	}
-	if err != nil && out.events() == 0 && h.m.Kind == queue.Result && h.failure == nil { // the machine cannot take this result
+	if err != nil && out.events() == 0 && (h.m.Kind == queue.Result || h.m.Kind == queue.Child) && h.failure == nil { // the machine cannot take this result
 		h.fail(statemachine.Terminal(statemachine.ClassOf(err), err))
 		o, err = l.apply(ctx, s, f, l.timed(s, h))
 	}

@@ -227,6 +227,9 @@ func (s *slot) applied(h *held) bool {
 			return false
 		}
 		return p == nil || p.Place != statemachine.Retry || p.Try != e.Try
+	case statemachine.EventChild: // another try is another run, and a run with a given id ends once
+		p := s.pending(e.Effect)
+		return p == nil || p.Child == nil || p.Child.Run != e.Name
 	case statemachine.EventBeat:
 		p := s.pending(e.Effect)
 		return p == nil || !p.Accepted() || e.RetryAt != nil && !e.RetryAt.After(*p.RetryAt)

@@ -100,6 +100,9 @@ func effects(r *api.Revision) string {
 			s += "undo "
 		}
 		s += e.Effect
+		if e.Child != nil {
+			s += " " + e.Child.ID
+		}
 		if e.Place != statemachine.Inline {
 			s += " (" + string(e.Place) + ")"
 		}

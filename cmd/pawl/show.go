@@ -68,6 +68,9 @@ func (a *app) printRun(r *api.Run) error {
 	}
 	field("Run", r.ID)
 	field("Machine", fmt.Sprintf("%s version %d", r.Machine, r.Version))
+	if p := r.Parent; p != nil {
+		field("Child of", p.ID)
+	}
 	field("State", r.State)
 	field("Status", string(r.Status))
 	field("Error", causeText(r.Error))
@@ -118,7 +121,11 @@ func (a *app) printPending(pending []api.Pending, waits []api.Wait, now time.Tim
 		if p.RetryAt != nil {
 			next = "in " + max(0, p.RetryAt.Sub(now)).Round(time.Second).String()
 		}
-		if err := t.Row(p.Effect, p.Place, p.Attempt, cli.Age(now, p.Since), next, p.Key, causeText(p.Error)); err != nil {
+		what, key := p.Effect, p.Key
+		if c := p.Child; c != nil {
+			what, key = what+" "+c.Machine, c.ID
+		}
+		if err := t.Row(what, p.Place, p.Attempt, cli.Age(now, p.Since), next, key, causeText(p.Error)); err != nil {
 			return err
 		}
 	}

@@ -30,7 +30,7 @@ type steer struct {
 	result []byte
 }
 
-// steerCommands are cancel, pause, resume and retry.
+// steerCommands are cancel, terminate, pause, resume and retry.
 func (a *app) steerCommands() []*cobra.Command {
 	return []*cobra.Command{
 		a.steerCommand("cancel", api.RunsCancel, "End runs",
@@ -38,6 +38,10 @@ func (a *app) steerCommands() []*cobra.Command {
 under way has an outcome, and what it did is undone, the last first. Of others,
 effects that are under way are not called back.`,
 			`  pawl run cancel report-4412 --reason 'ordered twice'`),
+		a.steerCommand("terminate", api.RunsTerminate, "End runs at once",
+			`End runs at once, whatever they have to undo: what they did stays done. Effects
+that are under way are not called back. Their children are terminated, too.`,
+			`  pawl run terminate report-4412 --reason 'its customer is gone'`),
 		a.steerCommand("pause", api.RunsPause, "Hold runs",
 			`Hold runs: nothing new is performed until they are resumed.`,
 			`  pawl run pause report-4412 --reason 'the printer is being moved'`),

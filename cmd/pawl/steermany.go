@@ -35,7 +35,7 @@ type steerMany struct {
 // steered is the word for what is done to runs.
 func steered(v api.Verb) string {
 	return map[api.Verb]string{
-		api.RunsCancel: "cancelled", api.RunsPause: "paused", api.RunsResume: "resumed", api.RunsRetry: "retried",
+		api.RunsCancel: "cancelled", api.RunsTerminate: "terminated", api.RunsPause: "paused", api.RunsResume: "resumed", api.RunsRetry: "retried",
 	}[v]
 }
 
@@ -172,6 +172,8 @@ func (m *steerMany) may(r *statemachine.Record) bool {
 	switch m.verb {
 	case api.RunsCancel:
 		return !r.Status.Ended() && (r.Ending == nil || m.noUndo)
+	case api.RunsTerminate:
+		return !r.Status.Ended()
 	case api.RunsPause:
 		return r.Status == statemachine.StatusRunning || r.Status == statemachine.StatusParked
 	case api.RunsResume:

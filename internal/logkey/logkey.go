@@ -25,6 +25,7 @@ const (
 	Object     = "object"
 	Other      = "other"
 	Outcome    = "outcome"
+	Parent     = "parent"
 	Partition  = "partition"
 	Path       = "path"
 	Run        = "run_id"

@@ -18,6 +18,7 @@ type Run struct {
 	Status   statemachine.Status `json:"status"`
 	Revision uint64              `json:"revision"`
 	Parent   *Parent             `json:"parent,omitempty"` // whose child it is
+	Tenant   string              `json:"tenant,omitempty"` // whose run it is
 	Error    *statemachine.Cause `json:"error"`            // why it failed or is parked; null if neither
 	Started  time.Time           `json:"started"`
 	Updated  time.Time           `json:"updated"`
@@ -160,7 +161,7 @@ func (a *Answers) last(ctx context.Context, id string) (*statemachine.Stored, er
 
 func runOf(r *statemachine.Record) *Run {
 	run := &Run{
-		ID: r.Run, Machine: r.Machine, Version: r.Version, State: r.To, Status: r.Status, Revision: r.Rev,
+		ID: r.Run, Machine: r.Machine, Version: r.Version, State: r.To, Status: r.Status, Revision: r.Rev, Tenant: r.Tenant,
 		Error: r.Cause, Started: r.Started, Updated: r.At, Data: r.Data, Index: r.Index, Build: r.Build, By: r.By,
 		Pending: make([]Pending, 0, len(r.Pending)), Ending: r.Ending, Parent: parentOf(r),
 	}

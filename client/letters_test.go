@@ -72,7 +72,7 @@ func TestLettersAreChanged(t *testing.T) {
 	r, err = c.Redrive(ctx, client.LettersChange{Select: &effects, Edit: edit, Reason: "the url was wrong"})
 	want("redrive of the rest", r, err, many-2, many-2, "perform http.post again, edited")
 	for i := range many {
-		if run, err := c.Wait(ctx, id(i)); err != nil || run.Status != "succeeded" {
+		if run, err := c.Wait(ctx, id(i)); err != nil || run.Status != "succeeded" || run.Tenant != tenant {
 			t.Errorf("%s: %+v, %v", id(i), run, err)
 		}
 	}

@@ -146,7 +146,11 @@ func (d *checkup) print(all []doctor.Finding) error {
 		return err
 	}
 	if worst := doctor.Worst(all); worst == doctor.Fail || worst == doctor.Warn && d.strict {
-		return &cli.Error{Err: fmt.Errorf("%d failed, %d warnings", count[doctor.Fail], count[doctor.Warn])}
+		warned := "1 warning"
+		if n := count[doctor.Warn]; n != 1 {
+			warned = fmt.Sprintf("%d warnings", n)
+		}
+		return &cli.Error{Err: fmt.Errorf("%d failed, %s", count[doctor.Fail], warned)}
 	}
 	return nil
 }

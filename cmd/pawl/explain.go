@@ -175,9 +175,13 @@ func details(r *explain.Reason, now time.Time) []string {
 
 // in is how long it is until then.
 func in(now, then time.Time) string {
+	const day = 24 * time.Hour
 	d := then.Sub(now).Round(time.Second)
-	if d <= 0 {
+	switch {
+	case d <= 0:
 		return ""
+	case d >= 2*day:
+		return fmt.Sprintf(" (in %dd%dh)", d/day, d%day/time.Hour)
 	}
 	return " (in " + d.String() + ")"
 }

@@ -35,7 +35,10 @@ func (a *app) listCommand() *cobra.Command {
 		Short:   "List runs, those that moved last first",
 		Long: `List runs, those that moved last first. A worker is asked, which has an index in
 Redis; after a loss of Redis it may not have found all runs again, and then says
-so. If no worker answers, the last record of every run of the fleet is read.`,
+so. If no worker answers, the last record of every run of the fleet is read.
+
+A long list is read page by page: a run that moves before its page is read may be
+missing from it. Ask again for those that moved since, with --since.`,
 		Example: `  pawl run ls
   pawl run ls --machine invoice --status parked --since 2h
   pawl run ls --where customer=customer-17 --all -o json

@@ -40,9 +40,11 @@ type Run struct {
 	Ending *statemachine.Ending `json:"ending,omitempty"`
 	Inbox  []Signal             `json:"inbox,omitempty"`
 	Index  map[string]string    `json:"index,omitempty"`
-	Visits map[string]int       `json:"visits,omitempty"` // of the states that can be entered again
-	Build  string               `json:"build,omitempty"`  // that made the last record
-	By     string               `json:"by,omitempty"`     // the worker that did
+	// Budgets are how much of what it may spend the run has used.
+	Budgets map[string]statemachine.Spent `json:"budgets,omitempty"`
+	Visits  map[string]int                `json:"visits,omitempty"` // of the states that can be entered again
+	Build   string                        `json:"build,omitempty"`  // that made the last record
+	By      string                        `json:"by,omitempty"`     // the worker that did
 	// Removed is set once the run's records were archived or purged.
 	Removed *time.Time `json:"removed,omitempty"`
 	// Truncated is set if the whole is too large for an answer: then items of
@@ -163,7 +165,7 @@ func runOf(r *statemachine.Record) *Run {
 	run := &Run{
 		ID: r.Run, Machine: r.Machine, Version: r.Version, State: r.To, Status: r.Status, Revision: r.Rev, Tenant: r.Tenant,
 		Error: r.Cause, Started: r.Started, Updated: r.At, Data: r.Data, Index: r.Index, Build: r.Build, By: r.By,
-		Pending: make([]Pending, 0, len(r.Pending)), Ending: r.Ending, Parent: parentOf(r),
+		Pending: make([]Pending, 0, len(r.Pending)), Ending: r.Ending, Parent: parentOf(r), Budgets: r.Budgets,
 	}
 	for _, w := range r.Waits {
 		run.Waits = append(run.Waits, Wait{ID: w.ID, Kind: w.Kind, Signal: w.Signal, Due: w.Due, Since: w.At, Error: w.Cause})

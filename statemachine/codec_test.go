@@ -116,7 +116,10 @@ func records(t *testing.T) map[string]*sm.Record {
 	answering := foldOne(t, visitors(), "visit 7", child, cameOf(child, `"well"`, ""), inline)
 	answered := foldOne(t, studies(false), "s1", asking, endOf(t, answering), inline)
 	stopping := foldOne(t, studies(false), "s1", asking, commandEvent(sm.EventTerminate, "x1", sm.Command{By: "anna", Reason: "site closed"}), inline)
+	spent := foldOne(t, talks("apologise"), "talk-1", nil, startEvent(`{"tokens":6}`), inline)
+	spent = foldOne(t, talks("apologise"), "talk-1", spent, cameOf(spent, "5", ""), inline)
 	return map[string]*sm.Record{
+		"budget": spent.Record,
 		"child_asked": asking.Record, "child": child.Record, "child_answering": answering.Record, "child_answered": answered.Record, "child_stopped": stopping.Record,
 		"each": each.Record, "branches": waits.Record,
 		"delayed": delayed.Record, "begun": begun.Record,
@@ -240,7 +243,7 @@ func TestFields(t *testing.T) {
 	var b strings.Builder
 	for _, v := range []any{
 		sm.Record{}, sm.Event{}, sm.Frame{}, sm.Fan{}, sm.FanItem{}, sm.Pending{}, sm.Entry{}, sm.InboxSignal{}, sm.Wait{}, sm.LogRef{}, sm.Cause{}, sm.Letter{},
-		sm.Undo{}, sm.Ending{}, sm.Tombstone{}, sm.Chunk{}, sm.BlobRef{}, sm.Command{}, sm.Parent{}, sm.ChildRef{}, sm.Stop{}, sm.Answer{},
+		sm.Undo{}, sm.Ending{}, sm.Tombstone{}, sm.Chunk{}, sm.BlobRef{}, sm.Command{}, sm.Parent{}, sm.ChildRef{}, sm.Stop{}, sm.Answer{}, sm.Spent{},
 	} {
 		tp := reflect.TypeOf(v)
 		b.WriteString(strings.ToLower(tp.Name()) + ":")

@@ -15,6 +15,7 @@ type Definition struct {
 	byName  map[string]*node
 	indexes []index
 	checks  []func(data any) error
+	budgets []*budget
 	make    func() any    // a new *T
 	longest time.Duration // how long a run may take; 0: as long as it does
 	logs    []logSpec
@@ -88,6 +89,7 @@ const (
 	ExitCatch  ExitKind = "catch"  // the action was given up
 	ExitWithin ExitKind = "within" // the state took too long
 	ExitVisits ExitKind = "visits" // the state was entered too often
+	ExitBudget ExitKind = "budget" // the run has used more than it may; taken once for each
 )
 
 // Check returns the faults of the machine by itself, joined; that its effects
@@ -146,6 +148,9 @@ func (n *node) exits() []Exit {
 	}
 	if n.limited {
 		exits = append(exits, Exit{Kind: ExitVisits, To: n.over})
+	}
+	for _, b := range n.budgets {
+		exits = append(exits, Exit{Kind: ExitBudget, Label: b.name, To: b.over})
 	}
 	return exits
 }

@@ -101,6 +101,8 @@ func (n *node) exitLabel(e Exit) string {
 		return ": after " + n.bound.String()
 	case e.Kind == ExitWithin:
 		return ": too late"
+	case e.Kind == ExitBudget:
+		return ": over budget " + e.Label
 	case e.Kind == ExitVisits:
 		return fmt.Sprintf(": after %d visits", n.limit)
 	case len(n.whens) > 0:

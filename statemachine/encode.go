@@ -209,6 +209,7 @@ func writeRecord(a *appender, r *Record) {
 	dict(a, "logs", r.Logs, writeLogRef)
 	dict(a, "adds", r.Adds, writeRaws)
 	dict(a, "index", r.Index, writeString)
+	dict(a, "budgets", r.Budgets, writeSpent)
 	listIf(a, "pending", r.Pending, writePending)
 	listIf(a, "waits", r.Waits, writeWait)
 	listIf(a, "undos", r.Undos, writeUndo)

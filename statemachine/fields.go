@@ -83,6 +83,9 @@ func readRecord(p *scan, r *Record) {
 	if p.field("index") {
 		r.Index = entries(p, readString)
 	}
+	if p.field("budgets") {
+		r.Budgets = entries(p, readSpent)
+	}
 	if p.field("pending") {
 		r.Pending = items(p, readPending)
 	}

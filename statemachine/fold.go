@@ -99,7 +99,7 @@ func carry(r *Stored) Record {
 	next := Record{
 		V: 1, Run: r.Run, Machine: r.Machine, Version: r.Version, Schema: r.Schema, Epoch: r.Epoch,
 		Rev: r.Rev + 1, Prev: r.Seq, PrevTxid: r.Txid, Started: r.Started, Tenant: r.Tenant, Parent: r.Parent,
-		To: r.To, Status: r.Status, Frames: r.Frames, Data: r.Data, Logs: r.Logs, Index: r.Index,
+		To: r.To, Status: r.Status, Frames: r.Frames, Data: r.Data, Logs: r.Logs, Index: r.Index, Budgets: r.Budgets,
 		Pending: r.Pending, Waits: r.Waits, Undos: r.Undos, Ending: r.Ending, Inbox: r.Inbox, Applied: r.Applied, Cause: r.Cause, Input: r.Input,
 	}
 	if len(r.Frames) > 0 {
@@ -243,7 +243,7 @@ func (r *Record) later() bool {
 
 // version is the lowest format version whose builds can carry the record on.
 func (r *Record) version() int {
-	if r.fans() || r.later() || r.Parent != nil || slices.ContainsFunc(r.Pending, func(p Pending) bool { return p.Child != nil }) {
+	if r.fans() || r.later() || len(r.Budgets) > 0 || r.Parent != nil || slices.ContainsFunc(r.Pending, func(p Pending) bool { return p.Child != nil }) {
 		return 5
 	}
 	if len(r.Waits) > 0 {

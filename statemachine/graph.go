@@ -12,6 +12,9 @@ func (d *Definition) compile() {
 	d.byName = make(map[string]*node, len(d.nodes))
 	for i, n := range d.nodes {
 		n.next = n.then
+		if n.action != nil {
+			n.budgets = d.budgets
+		}
 		if n.next == "" && !n.ends() && i+1 < len(d.nodes) {
 			n.next = d.nodes[i+1].name
 		}
@@ -20,6 +23,7 @@ func (d *Definition) compile() {
 		}
 	}
 	d.checkMachine()
+	d.checkBudgets()
 	for i, n := range d.nodes {
 		d.checkState(i, n)
 	}
@@ -138,7 +142,7 @@ func (d *Definition) checkState(i int, n *node) {
 	d.checkAction(n, n.action)
 	d.checkAction(n, n.undo)
 	for _, e := range n.exits() {
-		if d.byName[e.To] == nil {
+		if d.byName[e.To] == nil && e.Kind != ExitBudget { // said once, of the machine
 			d.fault(n.name, "%s", d.unknownTarget(e))
 		}
 	}

@@ -22,6 +22,7 @@ type Machine[T any] struct {
 	checks  []func(any) error
 	longest time.Duration
 	bounded bool // Deadline was called
+	budgets []*budget
 }
 
 // New begins a machine. The version is raised when the graph changes: a run
@@ -94,7 +95,7 @@ func (m *Machine[T]) Check(check func(*T) error) {
 func (m *Machine[T]) Definitions() []*Definition {
 	d := &Definition{
 		Name: m.name, Version: m.version,
-		indexes: slices.Clone(m.indexes), checks: slices.Clone(m.checks),
+		indexes: slices.Clone(m.indexes), checks: slices.Clone(m.checks), budgets: slices.Clone(m.budgets),
 		make: func() any { return new(T) }, longest: m.longest,
 	}
 	if m.bounded && (m.longest <= 0 || m.longest > MaxWait) {

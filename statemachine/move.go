@@ -17,6 +17,11 @@ func (s *step) leave(n *node) error {
 
 // choose returns where the run goes from a state.
 func (s *step) choose(n *node) (string, error) {
+	if n.action != nil {
+		if over := s.overspent(); over != "" {
+			return over, nil
+		}
+	}
 	for _, w := range n.whens {
 		if w.pred(s.data) {
 			return w.to, nil

@@ -42,7 +42,7 @@ func (d *Definition) unbounded() [][]string {
 	g := graph{}
 	for _, n := range d.nodes {
 		for _, e := range n.exits() {
-			if !n.limited || e.Kind == ExitVisits {
+			if (!n.limited || e.Kind == ExitVisits) && e.Kind != ExitBudget { // that is taken once
 				g[n.name] = append(g[n.name], d.meant(e.To))
 			}
 		}

@@ -46,6 +46,7 @@ type Record struct {
 	Logs    map[string]LogRef            `json:"logs,omitempty"` // append-only fields of Data
 	Adds    map[string][]json.RawMessage `json:"adds,omitempty"` // the items this record adds to them
 	Index   map[string]string            `json:"index,omitempty"`
+	Budgets map[string]Spent             `json:"budgets,omitempty"` // how much of what it may spend is used
 	Pending []Pending                    `json:"pending,omitempty"`
 	Waits   []Wait                       `json:"waits,omitempty"`
 	Undos   []Undo                       `json:"undos,omitempty"`  // how to take back what was performed, oldest first

@@ -132,6 +132,8 @@ type node struct {
 	again      bool          // can be entered again: its visits are counted
 
 	undoTwice bool // Undo was called again
+
+	budgets []*budget // that are looked at when it is left
 }
 
 // when is a guarded exit.

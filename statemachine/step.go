@@ -128,6 +128,7 @@ func (s *step) store() error {
 		return err
 	}
 	f.rec.Data = data
+	s.spend()
 	return s.index()
 }
 

@@ -80,6 +80,7 @@ func (a *app) printRun(r *api.Run) error {
 	field("Started", moment(now, r.Started))
 	field("Updated", moment(now, r.Updated))
 	field("Fields", pairs(r.Index))
+	field("Budgets", budgets(r.Budgets))
 	field("Build", r.Build)
 	field("Worker", r.By)
 	if r.Removed != nil {
@@ -206,6 +207,16 @@ func pairs(m map[string]string) string {
 		all = append(all, k+"="+m[k])
 	}
 	return strings.Join(all, " ")
+}
+
+// budgets are what a run has used of what it may, on one line.
+func budgets(all map[string]statemachine.Spent) string {
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		b := all[name]
+		words = append(words, fmt.Sprintf("%s %d of %d", name, b.Used, b.Most))
+	}
+	return strings.Join(words, ", ")
 }
 
 // block is JSON on indented lines.

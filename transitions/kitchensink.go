@@ -20,6 +20,7 @@ const maxSinkSteps = 1_000_000
 // The script stays as it is, two counters say how far the run has come, and
 // the results are in a log: so the millionth step costs what the first did.
 type sinkData struct {
+	statemachine.Meta
 	Steps []sinkStep `json:"steps"`
 
 	At      int                               `json:"at,omitempty"`   // the step under way
@@ -39,11 +40,23 @@ type sinkStep struct {
 	Place  string `json:"place,omitempty"`  // "queued": never by the worker that asks for it
 	Fail   string `json:"fail,omitempty"`   // ends the run as failed, for this reason
 
+	// Catch makes a result of what is given up, {"error": class, "message": …}, and
+	// the script goes on. Undo takes back what was performed, if the run fails or is
+	// cancelled; the last first.
+	Catch bool      `json:"catch,omitempty"`
+	Undo  *sinkUndo `json:"undo,omitempty"`
+
 	Sleep   statemachine.Duration `json:"sleep,omitempty"`   // how long to wait
 	Await   string                `json:"await,omitempty"`   // name of a signal; its payload is a result
 	Timeout statemachine.Duration `json:"timeout,omitempty"` // how long to wait for that; default 10 years
 
 	Child *sinkChild `json:"child,omitempty"` // a run to wait for; what it comes to is a result
+}
+
+// sinkUndo is an effect that takes another back.
+type sinkUndo struct {
+	Do    string          `json:"do"`
+	Input json.RawMessage `json:"input,omitempty"` // default {}
 }
 
 // sinkChild is a run that a script waits for.
@@ -56,8 +69,8 @@ type sinkChild struct {
 // kitchensink performs a script of effects: for trying out a fleet, for tests
 // and for measurements. It may use every effect the fleet has.
 //
-// Version 1 does not wait, and version 2 has no children: they are there for the
-// runs that began with them.
+// Version 1 does not wait, and version 2 has no children, and neither catches nor
+// undoes: they are there for the runs that began with them.
 func kitchensink(effects []string, version int) *statemachine.Machine[sinkData] {
 	m := statemachine.New[sinkData]("kitchensink", version)
 	m.Check(func(s *sinkData) error { return s.check(effects, version) })
@@ -67,11 +80,16 @@ func kitchensink(effects []string, version int) *statemachine.Machine[sinkData] 
 	}
 	if version > 2 {
 		next.When((*sinkData).begetting, "child")
+		next.When((*sinkData).tryingToBook, "try_to_book").When((*sinkData).trying, "try").When((*sinkData).booking, "book")
 	}
 	next.Then("perform")
-	m.State("perform", statemachine.CallOf(statemachine.ToolNames(effects...), (*sinkData).pick, (*sinkData).performed).
-		Key((*sinkData).key).Flow((*sinkData).flow).QueuedWhen((*sinkData).queued)).
-		Visits(maxSinkSteps, "too_long").Then("next")
+	perform := func(state string) *statemachine.State[sinkData] {
+		return m.State(state, statemachine.CallOf(statemachine.ToolNames(effects...), (*sinkData).pick, (*sinkData).performed).
+			Key((*sinkData).key).Flow((*sinkData).flow).QueuedWhen((*sinkData).queued)).
+			Visits(maxSinkSteps, "too_long").Then("next")
+	}
+	undo := statemachine.CallOf(statemachine.ToolNames(effects...), (*sinkData).takeBack, nil)
+	perform("perform")
 	if version > 1 {
 		m.State("sleep", statemachine.Sleep((*sinkData).nap, (*sinkData).waited)).Visits(maxSinkSteps, "too_long").Then("next")
 		m.State("await", statemachine.SignalOf((*sinkData).awaited, (*sinkData).heard)).WithinOf((*sinkData).patience, "unheard").
@@ -81,6 +99,10 @@ func kitchensink(effects []string, version int) *statemachine.Machine[sinkData] 
 	if version > 2 {
 		m.State("child", statemachine.ChildOf((*sinkData).child, (*sinkData).heard).ID((*sinkData).childID)).
 			Visits(maxSinkSteps, "too_long").Then("next")
+		perform("try").Catch("*", "caught")
+		perform("book").Undo(undo)
+		perform("try_to_book").Undo(undo).Catch("*", "caught")
+		m.State("caught", statemachine.Sleep((*sinkData).notAtAll, (*sinkData).gaveUp)).Visits(maxSinkSteps, "too_long").Then("next")
 	}
 	m.Succeed("done")
 	m.Fail("failed", "scripted_failure").Because((*sinkData).reason)
@@ -123,8 +145,10 @@ func (p sinkStep) check(effects []string, version int) error {
 		return errors.New("version 1 of the machine does not wait")
 	case version < 3 && p.Child != nil:
 		return fmt.Errorf("version %d of the machine has no children", version)
-	case p.Do == "" && (p.Input != nil || p.Key != "" || p.Flow != "" || p.Repeat != 0 || p.Place != ""):
-		return errors.New("input, key, flow, repeat and place are of a step with do")
+	case version < 3 && (p.Catch || p.Undo != nil):
+		return fmt.Errorf("version %d of the machine neither catches nor undoes", version)
+	case p.Do == "" && (p.Input != nil || p.Key != "" || p.Flow != "" || p.Repeat != 0 || p.Place != "" || p.Catch || p.Undo != nil):
+		return errors.New("input, key, flow, repeat, place, catch and undo are of a step with do")
 	case p.Timeout != 0 && p.Await == "":
 		return errors.New("timeout is of a step with await")
 	case p.Sleep < 0 || time.Duration(p.Sleep) > statemachine.MaxWait:
@@ -141,6 +165,8 @@ func (p sinkStep) check(effects []string, version int) error {
 		return nil
 	case !slices.Contains(effects, p.Do):
 		return fmt.Errorf("effect %q is not known here: there are %s", p.Do, strings.Join(effects, ", "))
+	case p.Undo != nil && !slices.Contains(effects, p.Undo.Do):
+		return fmt.Errorf("undo: effect %q is not known here: there are %s", p.Undo.Do, strings.Join(effects, ", "))
 	case p.Repeat < 0 || p.Repeat > maxSinkSteps:
 		return fmt.Errorf("repeat is %d, not 1 to %d", p.Repeat, maxSinkSteps)
 	case p.Place != "" && p.Place != "queued":
@@ -203,6 +229,33 @@ func (s *sinkData) pick() (effect string, input json.RawMessage) {
 		return step.Do, json.RawMessage(`{}`)
 	}
 	return step.Do, step.Input
+}
+
+func (s *sinkData) trying() bool { return s.step().Catch }
+
+func (s *sinkData) booking() bool { return s.step().Undo != nil }
+
+func (s *sinkData) tryingToBook() bool { return s.trying() && s.booking() }
+
+// takeBack is the undo of the step that was performed last.
+func (s *sinkData) takeBack() (effect string, input json.RawMessage) {
+	at := s.At
+	if s.Done == 0 {
+		at--
+	}
+	u := s.Steps[at].Undo
+	if len(u.Input) == 0 {
+		return u.Do, json.RawMessage(`{}`)
+	}
+	return u.Do, u.Input
+}
+
+func (s *sinkData) notAtAll() time.Duration { return 0 }
+
+func (s *sinkData) gaveUp() {
+	c := s.Cause()
+	b, _ := json.Marshal(map[string]string{"error": c.Class, "message": c.Message}) // strings
+	s.performed(b)
 }
 
 func (s *sinkData) performed(result json.RawMessage) {

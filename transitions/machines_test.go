@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -287,6 +288,33 @@ func TestSinkHasChildren(t *testing.T) {
 	}
 }
 
+// A script catches what is given up, as a result, and undoes what it did when it
+// fails, the last first.
+func TestSinkCatchesAndUndoes(t *testing.T) {
+	t.Parallel()
+	const refused = `{"do":"http.post","input":{"url":"http://elsewhere.example/"},"catch":true`
+	r := run(t, Config{}, "kitchensink", `{"steps":[
+		{"do":"noop","input":"first","repeat":2,"undo":{"do":"log","input":"back 1"}},
+		`+refused+`,"undo":{"do":"log","input":"never"}},
+		`+refused+`},
+		{"do":"noop","catch":true,"undo":{"do":"log","input":"back 2"}},
+		{"fail":"on purpose"}]}`)
+	if results := r.Log("results"); r.Status() != statemachine.StatusFailed || len(results) != 5 || !strings.HasPrefix(string(results[2]), `{"error":"host_not_allowed","message":"host elsewhere.example`) {
+		t.Fatalf("the run is %s: %+v, with %s", r.Status(), r.Cause(), results)
+	}
+	var undone []string
+	for _, rec := range r.Records() {
+		for _, p := range rec.Pending {
+			if p.Undoes != "" && p.Rev == rec.Rev {
+				undone = append(undone, string(p.Input))
+			}
+		}
+	}
+	if want := []string{`"back 2"`, `"back 1"`, `"back 1"`}; !slices.Equal(undone, want) {
+		t.Errorf("undone: %s, want %s", undone, want)
+	}
+}
+
 func TestAdmission(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ machine, input, says string }{
@@ -302,7 +330,8 @@ func TestAdmission(t *testing.T) {
 		{"kitchensink", `{"steps":[{"do":"rm.rf"}]}`, `steps[0]: effect "rm.rf" is not known here`},
 		{"kitchensink", `{"steps":[{"do":"noop"},{}]}`, "steps[1]: a step has exactly one of do, sleep, await, child and fail"},
 		{"kitchensink", `{"steps":[{"do":"noop","fail":"x"}]}`, "exactly one"},
-		{"kitchensink", `{"steps":[{"fail":"x","repeat":2}]}`, "input, key, flow, repeat and place are of a step with do"},
+		{"kitchensink", `{"steps":[{"fail":"x","repeat":2}]}`, "input, key, flow, repeat, place, catch and undo are of a step with do"},
+		{"kitchensink", `{"steps":[{"do":"noop","undo":{"do":"rm.rf"}}]}`, `undo: effect "rm.rf" is not known here`},
 		{"kitchensink", `{"steps":[{"sleep":"1s","await":"word"}]}`, "exactly one"},
 		{"kitchensink", `{"steps":[{"child":{"machine":"No name"}}]}`, `child.machine is "No name"`},
 		{"kitchensink", `{"steps":[{"sleep":"1s","timeout":"1s"}]}`, "timeout is of a step with await"},

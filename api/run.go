@@ -43,6 +43,7 @@ type Run struct {
 	// Budgets are how much of what it may spend the run has used.
 	Budgets map[string]statemachine.Spent `json:"budgets,omitempty"`
 	Visits  map[string]int                `json:"visits,omitempty"` // of the states that can be entered again
+	Fan     *Fan                          `json:"fan,omitempty"`    // how far a state has come that does many at once
 	Build   string                        `json:"build,omitempty"`  // that made the last record
 	By      string                        `json:"by,omitempty"`     // the worker that did
 	// Removed is set once the run's records were archived or purged.
@@ -80,12 +81,23 @@ func childOf(p *statemachine.Pending) *Child {
 	return &Child{ID: p.Child.Run, Machine: p.Child.Machine, Abandon: p.Child.Abandon}
 }
 
+// Fan is how far a state has come that does many at once: items, or branches.
+type Fan struct {
+	Size     int `json:"size"`             // how many there are
+	Begun    int `json:"begun"`            // the first so many
+	UnderWay int `json:"under_way"`        // have no outcome yet
+	Taken    int `json:"taken"`            // their outcomes are in the data
+	Failed   int `json:"failed,omitempty"` // were given up, and the state goes on
+	Held     int `json:"held,omitempty"`   // have an outcome whose turn has not come
+}
+
 // Items are the items of a log.
 type Items []json.RawMessage
 
 // Pending is an effect that was asked and has no result yet.
 type Pending struct {
 	ID      string              `json:"id"`
+	Item    int                 `json:"item,omitempty"` // item or branch of the state that it is for, from 1
 	Effect  string              `json:"effect"`
 	Key     string              `json:"key"` // idempotency key
 	Place   statemachine.Place  `json:"place"`
@@ -102,6 +114,7 @@ type Pending struct {
 // Wait is a time or a signal that the run waits for.
 type Wait struct {
 	ID     string                `json:"id"`
+	Item   int                   `json:"item,omitempty"` // item or branch of the state that waits, from 1
 	Kind   statemachine.WaitKind `json:"kind"`
 	Signal string                `json:"signal,omitempty"` // its name
 	Due    *time.Time            `json:"due,omitempty"`    // when it is over
@@ -149,6 +162,16 @@ func (a *Answers) Run(ctx context.Context, id string, items int) (*Run, error) {
 	return run, nil
 }
 
+// fanOf is how far a run's state has come that does many at once; nil if it
+// does not.
+func fanOf(r *statemachine.Record) *Fan {
+	f := r.Frames[0].Fan
+	if f == nil {
+		return nil
+	}
+	return &Fan{Size: f.Size, Begun: f.Asked, UnderWay: r.UnderWay(), Taken: f.Taken, Failed: f.Failed, Held: len(f.Held)}
+}
+
 // last reads a run's last record; nil if there is none. A record that nobody
 // read for long lies in a cold block of HISTORY's file: the broker takes up to
 // 0.1 s to have it, and all who write wait meanwhile.
@@ -168,12 +191,12 @@ func runOf(r *statemachine.Record) *Run {
 		Pending: make([]Pending, 0, len(r.Pending)), Ending: r.Ending, Parent: parentOf(r), Budgets: r.Budgets,
 	}
 	for _, w := range r.Waits {
-		run.Waits = append(run.Waits, Wait{ID: w.ID, Kind: w.Kind, Signal: w.Signal, Due: w.Due, Since: w.At, Error: w.Cause})
+		run.Waits = append(run.Waits, Wait{ID: w.ID, Item: w.Item, Kind: w.Kind, Signal: w.Signal, Due: w.Due, Since: w.At, Error: w.Cause})
 	}
 	for i := range r.Pending {
 		p := &r.Pending[i]
 		run.Pending = append(run.Pending, Pending{
-			ID: p.ID, Effect: p.Effect, Key: p.IdempotencyKey(), Place: p.Place, Attempt: p.Attempt, Try: p.Try,
+			ID: p.ID, Item: p.Item, Effect: p.Effect, Key: p.IdempotencyKey(), Place: p.Place, Attempt: p.Attempt, Try: p.Try,
 			Since: p.At, RetryAt: p.RetryAt, Error: p.Cause, Input: p.Input,
 			Undoes: p.Undoes, Child: childOf(p),
 		})
@@ -192,7 +215,7 @@ func runOf(r *statemachine.Record) *Run {
 		run.Counts[name] = ref.Count
 	}
 	if len(r.Frames) > 0 {
-		run.Visits = r.Frames[0].Visits
+		run.Visits, run.Fan = r.Frames[0].Visits, fanOf(r)
 	}
 	if r.Tomb != nil {
 		run.Removed = &r.Tomb.At

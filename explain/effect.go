@@ -49,7 +49,15 @@ func (f *Facts) name(p *statemachine.Pending) string {
 	if n := len(f.Record.Undos); p.Undoes != "" && n > 0 {
 		return fmt.Sprintf("%s (to undo state %s)", p.Effect, f.Record.Undos[n-1].State)
 	}
-	return p.Effect
+	return p.Effect + f.itemOf(p.Item)
+}
+
+// itemOf says which of many that a state does at once is meant.
+func (f *Facts) itemOf(item int) string {
+	if item == 0 || len(f.Record.Frames) == 0 || f.Record.Frames[0].Fan == nil {
+		return ""
+	}
+	return fmt.Sprintf(" (%d of %d)", item, f.Record.Frames[0].Fan.Size)
 }
 
 // unwinds says what an effect is to a run that takes back what it did.

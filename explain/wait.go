@@ -24,13 +24,13 @@ func (f *Facts) wait(w *statemachine.Wait) Reason {
 	}
 	switch w.Kind {
 	case statemachine.WaitSignal:
-		e.Code, e.Text = AwaitsSignal, fmt.Sprintf("state %s waits for signal %s", f.Record.To, w.Signal)
+		e.Code, e.Text = AwaitsSignal, fmt.Sprintf("state %s waits for signal %s%s", f.Record.To, w.Signal, f.itemOf(w.Item))
 		e.Help = fmt.Sprintf("pawl run signal %s %s '{…}'", word(f.Run), word(w.Signal))
 		return e
 	case statemachine.WaitStart:
 		e.Code, e.Alone, e.Text = Sleeping, true, fmt.Sprintf("it begins at %s", moment(*w.Due))
 	case statemachine.WaitSleep:
-		e.Code, e.Alone, e.Text = Sleeping, true, fmt.Sprintf("state %s sleeps until %s", f.Record.To, moment(*w.Due))
+		e.Code, e.Alone, e.Text = Sleeping, true, fmt.Sprintf("state %s sleeps until %s%s", f.Record.To, moment(*w.Due), f.itemOf(w.Item))
 	case statemachine.WaitDeadline:
 		e.Code, e.Alone, e.Text = Bounded, true, fmt.Sprintf("the run fails if it is not over by %s", moment(*w.Due))
 	default:

@@ -10,7 +10,10 @@ import (
 // take applies an event that has business with the state it meets.
 func (f *Fold) take(e *Event) error {
 	f.clock = later(f.clock, e.At)
-	f.most = f.d.byName[f.State()].inline()
+	f.most = MaxInline
+	if len(f.rec.Frames) > 0 {
+		f.most = f.d.byName[f.State()].inline(f.rec.Frames[0].Fan)
+	}
 	body, err := compact(e.Body)
 	if err != nil {
 		return &FaultError{Class: ClassInvalidInput, State: f.rec.To, Err: err}

@@ -146,6 +146,15 @@ func (e *EachAction[T, I]) Tolerate(n int) *EachAction[T, I] {
 	return e
 }
 
+// LimitOf takes how many items may be under way at once of the data when the
+// state is entered, instead of the limit that is declared.
+func (e *EachAction[T, I]) LimitOf(limit func(*T) int) *EachAction[T, I] {
+	if limit != nil {
+		e.a.many.limitOf = func(d any) int { return limit(d.(*T)) }
+	}
+	return e
+}
+
 // Key gives each item's effect a business key, see [CallAction.Key].
 func (e *EachAction[T, I]) Key(key func(*T, I) string) *EachAction[T, I] {
 	e.key = key
@@ -168,7 +177,13 @@ func (e *EachAction[T, I]) Timeout(d time.Duration) *EachAction[T, I] {
 // Queued sends all effects to the fleet: none is performed by the worker that
 // commits the record which asks for it.
 func (e *EachAction[T, I]) Queued() *EachAction[T, I] {
-	e.queued = func(*T, I) bool { return true }
+	return e.QueuedWhen(func(*T, I) bool { return true })
+}
+
+// QueuedWhen sends the effects of items to the fleet for which the predicate
+// holds.
+func (e *EachAction[T, I]) QueuedWhen(pred func(*T, I) bool) *EachAction[T, I] {
+	e.queued = pred
 	return e
 }
 

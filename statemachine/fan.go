@@ -13,6 +13,7 @@ import (
 // the item.
 type Fan struct {
 	Size   int       `json:"size"`             // how many there are
+	Limit  int       `json:"limit,omitempty"`  // how many at once, if the data says so; 0: as the machine says
 	Asked  int       `json:"asked"`            // that were begun: the first
 	Taken  int       `json:"taken"`            // whose outcomes the data has: the first; of a FirstN the number of successes
 	Failed int       `json:"failed,omitempty"` // how many were given up, and the state goes on
@@ -28,11 +29,12 @@ type FanItem struct {
 
 // many is what an action does more than once at a time.
 type many struct {
-	limit     int      // how many at once
-	need      int      // branches: how many have to succeed; 0: all
-	tolerate  int      // items: how many may be given up; -1: all
-	tolerates bool     // Tolerate was called
-	branches  []branch // nil for items
+	limit     int                // how many at once
+	need      int                // branches: how many have to succeed; 0: all
+	tolerate  int                // items: how many may be given up; -1: all
+	tolerates bool               // Tolerate was called
+	limitOf   func(data any) int // … by the data; nil: limit
+	branches  []branch           // nil for items
 
 	// open counts the items or branches, and returns what the i-th does.
 	open func(data any) (int, func(i int) *action)
@@ -42,9 +44,13 @@ type many struct {
 // no record has a whole window of what they add and of what is asked next.
 const maxHanded = 8
 
-// window is how many items may be begun beyond those whose outcomes the data
-// has.
-func (m *many) window() int { return m.limit + m.limit/2 }
+// atOnce is how many at once.
+func (m *many) atOnce(fan *Fan) int {
+	if fan != nil && fan.Limit > 0 {
+		return fan.Limit
+	}
+	return max(m.limit, 1)
+}
 
 // fan returns the root's fan, free to be changed.
 func (s *step) fan() *Fan {
@@ -61,7 +67,14 @@ func (s *step) spread(n *node) (to string, waits bool, err error) {
 	if size > MaxItems {
 		return "", false, &LimitError{What: "items", Size: size, Max: MaxItems, Unit: "items"}
 	}
-	s.frame().Fan = &Fan{Size: size}
+	fan := &Fan{Size: size}
+	if m := n.action.many; m.limitOf != nil {
+		if fan.Limit = m.limitOf(s.data); fan.Limit < 1 || fan.Limit > MaxAtOnce {
+			return "", false, s.fault(ClassInvalidData, fmt.Errorf("Each of %d at once: it is 1 to %d", fan.Limit, MaxAtOnce))
+		}
+	}
+	s.frame().Fan = fan
+	s.f.most = min(s.f.most, n.inline(fan))
 	return s.spreadOn(n, one)
 }
 
@@ -106,7 +119,7 @@ func (s *step) spreadOn(n *node, one func(int) *action) (to string, waits bool, 
 			if err := s.beginItem(n, one); err != nil {
 				return "", false, err
 			}
-		case s.f.underWay() > 0:
+		case s.f.rec.UnderWay() > 0:
 			return "", true, nil
 		case s.handed == 0:
 			return "", false, s.fault(ClassUnknownState, errors.New("nothing is under way, and the state is not done"))
@@ -119,28 +132,29 @@ func (s *step) spreadOn(n *node, one func(int) *action) (to string, waits bool, 
 // mayBegin reports whether one more may be begun: not if an outcome that is
 // held ends the state, nor if what is under way fills the record.
 func (s *step) mayBegin(m *many, fan *Fan) bool {
-	under := s.f.underWay()
+	under, limit := s.f.rec.UnderWay(), m.atOnce(fan)
 	switch {
-	case fan.Asked == fan.Size || under >= m.limit:
+	case fan.Asked == fan.Size || under >= limit:
 		return false
 	case m.branches != nil:
 		return true
-	case fan.Asked-fan.Taken >= m.window() || m.tolerate >= 0 && fan.failed() > m.tolerate:
+	case fan.Asked-fan.Taken >= limit+limit/2 || m.tolerate >= 0 && fan.failed() > m.tolerate:
 		return false
 	}
 	return under == 0 || workSize(&s.f.rec) < MaxWork/2
 }
 
-// underWay is how many items or branches are.
-func (f *Fold) underWay() int {
+// UnderWay is how many items or branches of the state have been begun and have
+// no outcome yet.
+func (r *Record) UnderWay() int {
 	n := 0
-	for i := range f.rec.Pending {
-		if f.rec.Pending[i].Item > 0 {
+	for i := range r.Pending {
+		if r.Pending[i].Item > 0 {
 			n++
 		}
 	}
-	for i := range f.rec.Waits {
-		if f.rec.Waits[i].Item > 0 {
+	for i := range r.Waits {
+		if r.Waits[i].Item > 0 {
 			n++
 		}
 	}

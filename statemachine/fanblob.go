@@ -37,11 +37,11 @@ func (f *Fold) Full() bool {
 
 // inline is the size from which values are stored as blobs while the run is in
 // the state: the more at once, the less each may weigh in the record.
-func (n *node) inline() int {
+func (n *node) inline(fan *Fan) int {
 	if n == nil || n.action == nil || n.action.many == nil {
 		return MaxInline
 	}
-	return max(minInline, MaxInline/max(n.action.many.limit, 1))
+	return max(minInline, MaxInline/n.action.many.atOnce(fan))
 }
 
 // BlobsError is returned by [Fold.Apply] if the event can be applied only when

@@ -7,6 +7,7 @@ func writeFan(a *appender, f *Fan) {
 	a.name("fan")
 	a.b = append(a.b, '{')
 	a.num("size", f.Size)
+	a.numIf("limit", f.Limit)
 	a.num("asked", f.Asked)
 	a.num("taken", f.Taken)
 	a.numIf("failed", f.Failed)
@@ -27,6 +28,9 @@ func readFan(p *scan) *Fan {
 	p.open('{')
 	if p.field("size") {
 		f.Size = p.int()
+	}
+	if p.field("limit") {
+		f.Limit = p.int()
 	}
 	if p.field("asked") {
 		f.Asked = p.int()

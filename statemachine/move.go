@@ -114,7 +114,7 @@ func (s *step) visit(n *node) bool {
 	s.f.settle(false)
 	fr = s.frame()
 	fr.State, fr.Visit, fr.Fan = n.name, visit, nil
-	s.item, s.f.most = 0, min(s.f.most, n.inline())
+	s.item, s.f.most = 0, min(s.f.most, n.inline(nil))
 	if n.again {
 		visits := maps.Clone(fr.Visits)
 		if visits == nil {

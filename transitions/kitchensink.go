@@ -50,6 +50,12 @@ type sinkStep struct {
 	Await   string                `json:"await,omitempty"`   // name of a signal; its payload is a result
 	Timeout statemachine.Duration `json:"timeout,omitempty"` // how long to wait for that; default 10 years
 
+	// Fan are effects to perform at once, all of them Repeat times: Limit at a
+	// time, with results in their order. "{item}" in an input or a key of theirs is
+	// the effect's number, from 1.
+	Fan   []sinkStep `json:"fan,omitempty"`
+	Limit int        `json:"limit,omitempty"` // default 8
+
 	Child *sinkChild `json:"child,omitempty"` // a run to wait for; what it comes to is a result
 }
 
@@ -69,8 +75,9 @@ type sinkChild struct {
 // kitchensink performs a script of effects: for trying out a fleet, for tests
 // and for measurements. It may use every effect the fleet has.
 //
-// Version 1 does not wait, and version 2 has no children, and neither catches nor
-// undoes: they are there for the runs that began with them.
+// Version 1 does not wait, and version 2 performs one effect at a time, has no
+// children, and neither catches nor undoes: they are there for the runs that began
+// with them.
 func kitchensink(effects []string, version int) *statemachine.Machine[sinkData] {
 	m := statemachine.New[sinkData]("kitchensink", version)
 	m.Check(func(s *sinkData) error { return s.check(effects, version) })
@@ -79,7 +86,7 @@ func kitchensink(effects []string, version int) *statemachine.Machine[sinkData] 
 		next.When((*sinkData).sleeping, "sleep").When((*sinkData).awaiting, "await")
 	}
 	if version > 2 {
-		next.When((*sinkData).begetting, "child")
+		next.When((*sinkData).begetting, "child").When((*sinkData).fanning, "fan")
 		next.When((*sinkData).tryingToBook, "try_to_book").When((*sinkData).trying, "try").When((*sinkData).booking, "book")
 	}
 	next.Then("perform")
@@ -103,6 +110,9 @@ func kitchensink(effects []string, version int) *statemachine.Machine[sinkData] 
 		perform("book").Undo(undo)
 		perform("try_to_book").Undo(undo).Catch("*", "caught")
 		m.State("caught", statemachine.Sleep((*sinkData).notAtAll, (*sinkData).gaveUp)).Visits(maxSinkSteps, "too_long").Then("next")
+		m.State("fan", statemachine.EachOf((*sinkData).items, defaultAtOnce, statemachine.ToolNames(effects...), (*sinkData).pickItem, (*sinkData).itemDone).
+			LimitOf((*sinkData).atOnce).Key((*sinkData).itemKey).Flow((*sinkData).itemFlow).QueuedWhen((*sinkData).itemQueued)).
+			Visits(maxSinkSteps, "too_long").Then("next")
 	}
 	m.Succeed("done")
 	m.Fail("failed", "scripted_failure").Because((*sinkData).reason)
@@ -122,7 +132,7 @@ func (s *sinkData) check(effects []string, version int) error {
 			faults = append(faults, fmt.Errorf("steps[%d]: %w", i, err))
 			continue
 		}
-		if total += step.times(); total > maxSinkSteps {
+		if total += step.effects(); total > maxSinkSteps {
 			faults = append(faults, fmt.Errorf("steps[%d]: the script has more than %d effects", i, maxSinkSteps))
 			break
 		}
@@ -132,7 +142,7 @@ func (s *sinkData) check(effects []string, version int) error {
 
 func (p sinkStep) check(effects []string, version int) error {
 	what := 0
-	for _, is := range []bool{p.Do != "", p.Fail != "", p.Sleep != 0, p.Await != "", p.Child != nil} {
+	for _, is := range []bool{p.Do != "", p.Fail != "", p.Sleep != 0, p.Await != "", p.Child != nil, p.Fan != nil} {
 		if is {
 			what++
 		}
@@ -140,14 +150,14 @@ func (p sinkStep) check(effects []string, version int) error {
 	waits := p.Sleep != 0 || p.Await != ""
 	switch {
 	case what != 1:
-		return errors.New("a step has exactly one of do, sleep, await, child and fail")
+		return errors.New("a step has exactly one of do, sleep, await, child, fan and fail")
 	case version == 1 && (waits || p.Timeout != 0):
 		return errors.New("version 1 of the machine does not wait")
 	case version < 3 && p.Child != nil:
 		return fmt.Errorf("version %d of the machine has no children", version)
 	case version < 3 && (p.Catch || p.Undo != nil):
 		return fmt.Errorf("version %d of the machine neither catches nor undoes", version)
-	case p.Do == "" && (p.Input != nil || p.Key != "" || p.Flow != "" || p.Repeat != 0 || p.Place != "" || p.Catch || p.Undo != nil):
+	case p.Do == "" && (p.Input != nil || p.Key != "" || p.Flow != "" || p.Repeat != 0 && p.Fan == nil || p.Place != "" || p.Catch || p.Undo != nil):
 		return errors.New("input, key, flow, repeat, place, catch and undo are of a step with do")
 	case p.Timeout != 0 && p.Await == "":
 		return errors.New("timeout is of a step with await")
@@ -162,7 +172,9 @@ func (p sinkStep) check(effects []string, version int) error {
 	case p.Child != nil && len(p.Child.ID) > statemachine.MaxID:
 		return fmt.Errorf("child.id has more than %d bytes", statemachine.MaxID)
 	case p.Do == "":
-		return nil
+		return p.checkFan(effects, version)
+	case p.Limit != 0:
+		return errors.New("limit is of a step with fan")
 	case !slices.Contains(effects, p.Do):
 		return fmt.Errorf("effect %q is not known here: there are %s", p.Do, strings.Join(effects, ", "))
 	case p.Undo != nil && !slices.Contains(effects, p.Undo.Do):
@@ -267,15 +279,16 @@ func (s *sinkData) performed(result json.RawMessage) {
 
 func (s *sinkData) key() string { return s.step().Key }
 
-func (s *sinkData) flow() string {
-	step := s.step()
-	if step.Flow != "" || !bytes.Contains(step.Input, []byte(`"url"`)) {
-		return step.Flow
+func (s *sinkData) flow() string { return s.step().flowKey() }
+
+func (p sinkStep) flowKey() string {
+	if p.Flow != "" || !bytes.Contains(p.Input, []byte(`"url"`)) {
+		return p.Flow
 	}
 	var in struct {
 		URL string `json:"url"`
 	}
-	if json.Unmarshal(step.Input, &in) != nil {
+	if json.Unmarshal(p.Input, &in) != nil {
 		return "" // it has no URL, whatever it is
 	}
 	return flowHost(in.URL)

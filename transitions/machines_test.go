@@ -181,6 +181,7 @@ func TestInvoiceRejected(t *testing.T) {
 }
 
 func TestKitchensink(t *testing.T) {
+	const notBelow = `{"error":{"class":"invalid_input","message":"file \"../x\" is not below the folder for files"}}`
 	t.Parallel()
 	tests := []struct {
 		name, input string
@@ -195,6 +196,8 @@ func TestKitchensink(t *testing.T) {
 		{"a key is verbatim, so performed once", `{"steps":[{"do":"noop","input":2,"key":"k","repeat":3}]}`, statemachine.StatusSucceeded, []string{"2", "2", "2"}, 1, ""},
 		{"it fails where the script says", `{"steps":[{"do":"noop"},{"fail":"as scripted"},{"do":"noop"}]}`, statemachine.StatusFailed, []string{"{}"}, 1, "as scripted"},
 		{"at once", `{"steps":[{"fail":"at once"}]}`, statemachine.StatusFailed, nil, 0, "at once"},
+		{"at once, in order, and what is given up is a result", `{"steps":[{"fan":[{"do":"noop","input":{"n":"{item}"},"key":"k{item}"},{"do":"file.append","input":{"file":"../x"}}],"repeat":2,"limit":3},{"do":"noop"}]}`,
+			statemachine.StatusSucceeded, []string{`{"n":"1"}`, notBelow, `{"n":"3"}`, notBelow, "{}"}, 3, ""},
 		{"a terminal error parks it", `{"steps":[{"do":"file.append","input":{"file":"../x"}}]}`, statemachine.StatusParked, nil, 0, "not below"},
 	}
 	for _, tt := range tests {
@@ -328,7 +331,7 @@ func TestAdmission(t *testing.T) {
 		{"invoice", `{"invoice":"a b","to":"a@b","document":{"text":"a"}}`, "without spaces"},
 		{"invoice", `{"invoice":"1","to":"a@b","document":{"text":"a"},"entry":"x"}`, "results"},
 		{"kitchensink", `{"steps":[{"do":"rm.rf"}]}`, `steps[0]: effect "rm.rf" is not known here`},
-		{"kitchensink", `{"steps":[{"do":"noop"},{}]}`, "steps[1]: a step has exactly one of do, sleep, await, child and fail"},
+		{"kitchensink", `{"steps":[{"do":"noop"},{}]}`, "steps[1]: a step has exactly one of do, sleep, await, child, fan and fail"},
 		{"kitchensink", `{"steps":[{"do":"noop","fail":"x"}]}`, "exactly one"},
 		{"kitchensink", `{"steps":[{"fail":"x","repeat":2}]}`, "input, key, flow, repeat, place, catch and undo are of a step with do"},
 		{"kitchensink", `{"steps":[{"do":"noop","undo":{"do":"rm.rf"}}]}`, `undo: effect "rm.rf" is not known here`},
@@ -340,6 +343,12 @@ func TestAdmission(t *testing.T) {
 		{"kitchensink", `{"steps":[{"do":"noop","repeat":-1}]}`, "repeat is -1"},
 		{"kitchensink", `{"steps":[{"do":"noop","repeat":600000},{"do":"noop","repeat":600000}]}`, "more than 1000000 effects"},
 		{"kitchensink", `{"steps":[{"do":"noop","place":"here"}]}`, `place is "here"`},
+		{"kitchensink", `{"steps":[{"fan":[]}]}`, "steps[0]: fan has no effects"},
+		{"kitchensink", `{"steps":[{"fan":[{"do":"noop"}],"limit":201}]}`, "limit is 201, not 1 to 200"},
+		{"kitchensink", `{"steps":[{"fan":[{"do":"noop"}],"repeat":100001}]}`, "at most 100000"},
+		{"kitchensink", `{"steps":[{"fan":[{"sleep":"1s"}]}]}`, "steps[0]: fan[0]: it has do, and no repeat, catch or undo"},
+		{"kitchensink", `{"steps":[{"fan":[{"do":"rm.rf"}]}]}`, `fan[0]: effect "rm.rf" is not known here`},
+		{"kitchensink", `{"steps":[{"do":"noop","limit":2}]}`, "limit is of a step with fan"},
 		{"kitchensink", `{"steps":[],"at":1}`, "cannot be given"},
 		{"kitchensink", `{"steps":[],"results":[1]}`, "cannot be given"},
 		{"kitchensink", `{"steps":[{"do":"noop","key":"` + strings.Repeat("k", 257) + `"}]}`, "more than 256 bytes"},

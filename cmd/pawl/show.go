@@ -76,6 +76,7 @@ func (a *app) printRun(r *api.Run) error {
 	field("Tenant", r.Tenant)
 	field("Error", causeText(r.Error))
 	field("Ending", endingText(r.Ending))
+	field("At once", fanText(r.Fan))
 	field("Revision", fmt.Sprint(r.Revision))
 	field("Started", moment(now, r.Started))
 	field("Updated", moment(now, r.Updated))
@@ -110,6 +111,29 @@ func (a *app) printRun(r *api.Run) error {
 	return nil
 }
 
+// fanText is how far a state has come that does many at once.
+func fanText(f *api.Fan) string {
+	if f == nil {
+		return ""
+	}
+	text := fmt.Sprintf("%d of %d done, %d under way", f.Taken+f.Held, f.Size, f.UnderWay)
+	if f.Held > 0 {
+		text += fmt.Sprintf("; the data does not have %d of them yet, whose turn has not come", f.Held)
+	}
+	if f.Failed > 0 {
+		text += fmt.Sprintf("; %d given up", f.Failed)
+	}
+	return text
+}
+
+// numbered is what is waited for, with the item or branch it is for.
+func numbered(what string, item int) string {
+	if item == 0 {
+		return what
+	}
+	return fmt.Sprintf("%s, item %d", what, item)
+}
+
 func (a *app) printPending(pending []api.Pending, waits []api.Wait, now time.Time) error {
 	if len(pending)+len(waits) == 0 {
 		return nil
@@ -123,7 +147,7 @@ func (a *app) printPending(pending []api.Pending, waits []api.Wait, now time.Tim
 		if p.RetryAt != nil {
 			next = "in " + max(0, p.RetryAt.Sub(now)).Round(time.Second).String()
 		}
-		what, key := p.Effect, p.Key
+		what, key := numbered(p.Effect, p.Item), p.Key
 		if c := p.Child; c != nil {
 			what, key = what+" "+c.Machine, c.ID
 		}
@@ -139,7 +163,7 @@ func (a *app) printPending(pending []api.Pending, waits []api.Wait, now time.Tim
 		if w.Due != nil {
 			next = "in " + max(0, w.Due.Sub(now)).Round(time.Second).String()
 		}
-		if err := t.Row(what, "", "", cli.Age(now, w.Since), next, "", causeText(w.Error)); err != nil {
+		if err := t.Row(numbered(what, w.Item), "", "", cli.Age(now, w.Since), next, "", causeText(w.Error)); err != nil {
 			return err
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/pawlrun/pawl"
 	"github.com/pawlrun/pawl/internal/natstest"
 	"github.com/pawlrun/pawl/internal/redistest"
 	"github.com/pawlrun/pawl/natsqueue"
@@ -209,7 +210,7 @@ func catalog(t testing.TB, dir string) *statemachine.Catalog {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c
+	return pawl.Schedules(c)
 }
 
 // start publishes a start as any producer would.

@@ -216,7 +216,7 @@ func (p *Process) Run(ctx context.Context) (err error) {
 	if p.cfg.API.Enabled {
 		duties.Go(func() { p.serve(ctx, w) })
 	}
-	err = w.Run(natscall.With(ctx, p.nc))
+	err = w.Run(inFleet(natscall.With(ctx, p.nc), p.nc, p.cfg.Prefix))
 	cancel() // the duties, too
 	if cause := fatal.Load(); err == nil && cause != nil {
 		err = *cause

@@ -30,7 +30,7 @@ func asWorker() error {
 	if err != nil {
 		return err
 	}
-	p, err := pawl.Open(context.Background(), cfg, catalog, pawl.WithLogger(slog.New(slog.DiscardHandler)))
+	p, err := pawl.Open(context.Background(), cfg, pawl.Schedules(catalog), pawl.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func fleet(t *testing.T) string {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	p, err := pawl.Open(ctx, cfg, catalog, pawl.WithLogger(slog.New(slog.DiscardHandler)))
+	p, err := pawl.Open(ctx, cfg, pawl.Schedules(catalog), pawl.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		cancel()
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pawlrun/pawl"
 	"github.com/pawlrun/pawl/api"
 	"github.com/pawlrun/pawl/internal/cli"
 	"github.com/pawlrun/pawl/queue"
@@ -19,7 +20,11 @@ import (
 
 // catalog is the machines of this build.
 func (a *app) catalog() (*statemachine.Catalog, error) {
-	return transitions.Catalog(transitions.Config{})
+	c, err := transitions.Catalog(transitions.Config{})
+	if err != nil {
+		return nil, err
+	}
+	return pawl.Schedules(c), nil
 }
 
 func (a *app) machine(name string, version int) (*statemachine.Definition, bool) {

@@ -58,7 +58,7 @@ func topology(cfg pawl.Config) (natsqueue.Topology, error) {
 	if err != nil {
 		return natsqueue.Topology{}, err
 	}
-	return pawl.Topology(cfg, catalog), nil
+	return pawl.Topology(cfg, pawl.Schedules(catalog)), nil
 }
 
 // changeRow is a change for programs.

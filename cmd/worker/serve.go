@@ -60,7 +60,11 @@ func serve(ctx context.Context, path string, env []string, stderr io.Writer) int
 
 // catalogue is what this binary can do, given what it is configured for.
 func catalogue(cfg pawl.Config, log *slog.Logger, out io.Writer) (*statemachine.Catalog, error) {
-	return transitions.Catalog(transitionsConfig(cfg, log, out))
+	c, err := transitions.Catalog(transitionsConfig(cfg, log, out))
+	if err != nil {
+		return nil, err
+	}
+	return pawl.Schedules(c), nil
 }
 
 func transitionsConfig(cfg config.Config, log *slog.Logger, out io.Writer) transitions.Config {

@@ -101,7 +101,7 @@ func (f *fleet) settled() {
 			}
 		}
 		for _, r := range f.lastOf(f.t.Context()) {
-			if r.Status == statemachine.StatusRunning {
+			if _, asks := r.Gate(""); r.Status == statemachine.StatusRunning && (!asks || len(r.Pending) > 0) {
 				return false
 			}
 		}

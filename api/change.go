@@ -327,7 +327,7 @@ func (s *Server) tell(ctx context.Context, timeout time.Duration, run, what, eve
 		return &Told{ID: run, Outcome: o, Status: r.Status, Revision: r.Rev}
 	}
 	if slices.Contains(before.Applied, event) {
-		return answer(OutcomeDuplicate, before), nil
+		return answered(answer(OutcomeDuplicate, before), before, event)
 	}
 	if before.Status.Ended() {
 		return nil, ended(before, what)
@@ -354,13 +354,21 @@ func (s *Server) tell(ctx context.Context, timeout time.Duration, run, what, eve
 	})
 	switch {
 	case err == nil:
-		return answer(OutcomeApplied, r), nil
+		return answered(answer(OutcomeApplied, r), r, event)
 	case !over(err):
 		return nil, err
 	case r == nil:
 		r = before
 	}
 	return answer(OutcomeAccepted, r), nil
+}
+
+// answered is what a run was told, or why it refused that.
+func answered(t *Told, r *statemachine.Stored, event string) (*Told, error) {
+	if reply := r.Reply(event); reply != nil && reply.Cause != nil {
+		return nil, refusedBy(r.Record, reply.Cause)
+	}
+	return t, nil
 }
 
 func ended(r *statemachine.Stored, what string) error {

@@ -24,7 +24,7 @@ func (e *Error) Is(target error) bool {
 	return target == ErrNotFound && e.Class == ClassNotFound || target == ErrCursor && e.Class == ClassCursor
 }
 
-// The classes of errors. With 422, the class is that of the start's letter:
+// The classes of errors. Those of approvals are in package statemachine. With 422, the class is that of the start's letter:
 // unknown_machine, invalid_input and so on.
 const (
 	ClassBadRequest  = "bad_request" // 400
@@ -48,11 +48,11 @@ func CodeOf(class string) int {
 	switch class {
 	case ClassBadRequest, ClassCursor:
 		return 400
-	case ClassForbidden:
+	case ClassForbidden, statemachine.ClassNotAllowed:
 		return 403
-	case ClassNotFound:
+	case ClassNotFound, statemachine.ClassUnknownApproval:
 		return 404
-	case ClassConflict, ClassEnded:
+	case ClassConflict, ClassEnded, statemachine.ClassAnswered, statemachine.ClassTooLate, statemachine.ClassShownChanged:
 		return 409
 	case ClassTooLarge:
 		return 413

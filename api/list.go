@@ -23,8 +23,11 @@ type Filter struct {
 	Where   map[string]string // index fields and their values
 	Since   time.Time         // moved at or after it
 	Until   time.Time         // moved before it
-	Cursor  string            // Listing.Next of the page before, of the same filter
-	Limit   int               // at most so many, those that moved last; 0: all, or as many as a page of an Index has
+	// Approver selects runs that wait for what they may decide and have not
+	// answered; Anybody: that wait for any approval.
+	Approver string `json:",omitempty"`
+	Cursor   string // Listing.Next of the page before, of the same filter
+	Limit    int    // at most so many, those that moved last; 0: all, or as many as a page of an Index has
 }
 
 // Matches reports whether the record of a run is selected.
@@ -33,6 +36,9 @@ func (f *Filter) Matches(r *statemachine.Record) bool {
 		return false
 	}
 	if !f.Since.IsZero() && r.At.Before(f.Since) || !f.Until.IsZero() && !r.At.Before(f.Until) {
+		return false
+	}
+	if f.Approver != "" && !waitsFor(r, f.Approver) {
 		return false
 	}
 	for field, value := range f.Where {
@@ -65,6 +71,8 @@ type Row struct {
 	Updated  time.Time           `json:"updated"`
 	Error    *statemachine.Cause `json:"error,omitempty"`
 	Index    map[string]string   `json:"index,omitempty"`
+	// Approvals are those that the list looks for; nil if it looks for none.
+	Approvals []Approval `json:"approvals,omitempty"`
 }
 
 // RowOf is the row of a run by its last record.
@@ -152,7 +160,7 @@ func (l *lister) sweep(ctx context.Context, log Log, partition int) error {
 }
 
 func (l *lister) add(r *statemachine.Record) {
-	row := RowOf(r)
+	row := l.filter.Row(r)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.Matched++

@@ -34,7 +34,7 @@ func (s *Server) listRuns(ctx context.Context, q *RunsQuery) (*Listing, error) {
 	}
 	f := Filter{
 		Machine: q.Machine, State: q.State, Status: q.Status, Where: q.Where,
-		Since: q.Since, Until: q.Until, Cursor: q.Cursor, Limit: q.Limit,
+		Since: q.Since, Until: q.Until, Approver: q.Approver, Cursor: q.Cursor, Limit: q.Limit,
 	}
 	for {
 		l, err := s.list(ctx, f, q.Source)
@@ -56,6 +56,7 @@ func (q *RunsQuery) check() error {
 		f.name("machine", q.Machine)
 	}
 	f.text("state", q.State, maxText)
+	f.text("approver", q.Approver, maxText)
 	f.text("cursor", q.Cursor, 8*maxText)
 	switch q.Status {
 	case "", statemachine.StatusRunning, statemachine.StatusParked, statemachine.StatusPaused,

@@ -109,6 +109,7 @@ type Pending struct {
 	Input   json.RawMessage     `json:"input,omitempty"`  // over 8 KB: {"$blob": hash, "size": bytes}
 	Undoes  string              `json:"undoes,omitempty"` // id of the effect that it takes back
 	Child   *Child              `json:"child,omitempty"`  // the run that it stands for, if it is no effect
+	Tells   string              `json:"tells,omitempty"`  // id of the approval that it tells somebody of
 }
 
 // Wait is a time or a signal that the run waits for.
@@ -117,9 +118,12 @@ type Wait struct {
 	Item   int                   `json:"item,omitempty"` // item or branch of the state that waits, from 1
 	Kind   statemachine.WaitKind `json:"kind"`
 	Signal string                `json:"signal,omitempty"` // its name
-	Due    *time.Time            `json:"due,omitempty"`    // when it is over
-	Since  time.Time             `json:"since"`
-	Error  *statemachine.Cause   `json:"error,omitempty"` // why the machine could not go on then
+	// Approval is what people decide; a reference to what they are shown, if
+	// that is over 8 KB.
+	Approval *Approval           `json:"approval,omitempty"`
+	Due      *time.Time          `json:"due,omitempty"` // when it is over
+	Since    time.Time           `json:"since"`
+	Error    *statemachine.Cause `json:"error,omitempty"` // why the machine could not go on then
 }
 
 // Undo is an effect that takes back what the run did in a state.
@@ -190,15 +194,21 @@ func runOf(r *statemachine.Record) *Run {
 		Error: r.Cause, Started: r.Started, Updated: r.At, Data: r.Data, Index: r.Index, Build: r.Build, By: r.By,
 		Pending: make([]Pending, 0, len(r.Pending)), Ending: r.Ending, Parent: parentOf(r), Budgets: r.Budgets,
 	}
-	for _, w := range r.Waits {
-		run.Waits = append(run.Waits, Wait{ID: w.ID, Item: w.Item, Kind: w.Kind, Signal: w.Signal, Due: w.Due, Since: w.At, Error: w.Cause})
+	for i := range r.Waits {
+		w := &r.Waits[i]
+		wait := Wait{ID: w.ID, Item: w.Item, Kind: w.Kind, Signal: w.Signal, Due: w.Due, Since: w.At, Error: w.Cause}
+		if w.Gate != nil {
+			a := approvalOf(r, w)
+			wait.Approval = &a
+		}
+		run.Waits = append(run.Waits, wait)
 	}
 	for i := range r.Pending {
 		p := &r.Pending[i]
 		run.Pending = append(run.Pending, Pending{
 			ID: p.ID, Item: p.Item, Effect: p.Effect, Key: p.IdempotencyKey(), Place: p.Place, Attempt: p.Attempt, Try: p.Try,
 			Since: p.At, RetryAt: p.RetryAt, Error: p.Cause, Input: p.Input,
-			Undoes: p.Undoes, Child: childOf(p),
+			Undoes: p.Undoes, Tells: p.Tells, Child: childOf(p),
 		})
 	}
 	for i := range r.Undos {

@@ -129,6 +129,9 @@ func NewServer(a *Answers, o ServerOptions) *Server {
 		FlowRelease:    {changes, maxRequest, on(s.hold(false))},
 		BlobsGet:       {reads, maxRequest, on(timed(s, s.getBlob))},
 	}
+	s.verbs[ApprovalsGet] = action{reads, maxRequest, on(timed(s, s.getApproval))}
+	s.verbs[ApprovalsDecide] = action{changes, maxRequest, on(s.decide(ApprovalsDecide))}
+	s.verbs[ApprovalsDelegate] = action{changes, maxRequest, on(s.decide(ApprovalsDelegate))}
 	return s
 }
 

@@ -18,6 +18,7 @@ type Role string
 const (
 	RoleView    Role = "view"    // reads
 	RoleProduce Role = "produce" // starts runs and signals to them
+	RoleDecide  Role = "decide"  // decides what runs ask people
 	RoleOperate Role = "operate" // cancels, pauses, resumes and retries them, changes letters, and holds effects up
 )
 
@@ -58,6 +59,7 @@ const (
 func Verbs() []Verb {
 	return []Verb{
 		RunsGet, RunsList, RunsHistory, RunsWait, RunsExplain, RunsReplay, RunsStart, RunsSignal, RunsCancel, RunsTerminate, RunsPause, RunsResume, RunsRetry, RunsResolve,
+		ApprovalsGet, ApprovalsDecide, ApprovalsDelegate,
 		MachinesList, MachinesGet, LettersList, LettersGet, LettersPlan, LettersRedrive, LettersDiscard, StreamsGet, BlobsGet, FlowGet, FlowHold, FlowRelease,
 	}
 }
@@ -67,6 +69,8 @@ func (v Verb) Role() Role {
 	switch v {
 	case RunsStart, RunsSignal:
 		return RoleProduce
+	case ApprovalsDecide, ApprovalsDelegate:
+		return RoleDecide
 	case RunsCancel, RunsTerminate, RunsPause, RunsResume, RunsRetry, RunsResolve, LettersRedrive, LettersDiscard, FlowHold, FlowRelease:
 		return RoleOperate
 	}
@@ -145,7 +149,10 @@ type RunsQuery struct {
 	Until   time.Time           `json:"until,omitzero"`   // moved before it
 	Cursor  string              `json:"cursor,omitempty"` // Listing.Next of the page before, of the same filter
 	Limit   int                 `json:"limit,omitempty"`  // at most MaxPage; default 50
-	Source  Source              `json:"source,omitempty"`
+	// Approver selects runs that wait for what they may decide and have not
+	// answered yet; Anybody: for any approval. The rows say which.
+	Approver string `json:"approver,omitempty"`
+	Source   Source `json:"source,omitempty"`
 }
 
 // HistoryQuery asks for revisions of a run, oldest first.
@@ -242,13 +249,14 @@ type CommandRequest struct {
 	Timeout   *statemachine.Duration `json:"timeout,omitempty"`    // as in StartRequest
 }
 
-// Told answers a SignalRequest and a CommandRequest.
+// Told answers a SignalRequest, a CommandRequest and an ApprovalRequest.
 type Told struct {
 	ID        string              `json:"id"`
 	SignalID  string              `json:"signal_id,omitempty"`
 	RequestID string              `json:"request_id,omitempty"`
-	Outcome   Outcome             `json:"outcome"` // applied, accepted or duplicate
-	Status    statemachine.Status `json:"status"`  // of the run, as of Revision
+	Approval  string              `json:"approval,omitempty"` // id of the approval
+	Outcome   Outcome             `json:"outcome"`            // applied, accepted or duplicate
+	Status    statemachine.Status `json:"status"`             // of the run, as of Revision
 	Revision  uint64              `json:"revision"`
 }
 

@@ -212,6 +212,66 @@ func untabbed(s string) string {
 
 // What a person says of an effect that was given up is its result; and what is
 // held up for the fleet is listed until it is released.
+// What a run asks is found by who is to decide, decided once, and handed on.
+func TestDecide(t *testing.T) {
+	ann, err := client.Connect(natsURL, client.WithUser("ann"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ann.Close()
+	ctx, id := t.Context(), fmt.Sprint("decided-", time.Now().UnixNano())
+	input := json.RawMessage(`{"steps":[{"approve":{"by":["ann","bob"],"quorum":2,"show":"12 EUR"}}]}`)
+	if _, err := ann.Start(ctx, "kitchensink", input, client.StartOptions{ID: id}); err != nil {
+		t.Fatal(err)
+	}
+	var found *client.Approval
+	for end := time.Now().Add(20 * time.Second); found == nil; {
+		for a, err := range ann.Approvals(ctx, "ann") {
+			if err != nil || time.Now().After(end) {
+				t.Fatalf("it is not found: %v", err)
+			}
+			if a.Run == id {
+				found = a
+			}
+		}
+	}
+	if found, err = ann.Approval(ctx, id, found.ID); err != nil || string(found.Shown) != `"12 EUR"` {
+		t.Errorf("%+v, %v", found, err)
+	}
+	o := client.DecisionOptions{Approval: found.ID, Hash: found.Hash, RequestID: "r1", Reason: "fine"}
+	for _, want := range []client.Outcome{client.Applied, client.Duplicate} {
+		if told, err := ann.Decide(ctx, id, client.Approve, o); err != nil || told.Outcome != want {
+			t.Errorf("%+v, %v, want %s", told, err, want)
+		}
+	}
+	if _, err := ann.Decide(ctx, id, client.Reject, client.DecisionOptions{}); !errors.Is(err, client.ErrConflict) {
+		t.Errorf("a second answer: %v", err)
+	}
+	anybody, err := client.Connect(natsURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer anybody.Close()
+	if _, err := anybody.Decide(ctx, id, client.Approve, client.DecisionOptions{By: "cleo"}); !errors.Is(err, client.ErrDenied) {
+		t.Errorf("one who may not: %v", err)
+	}
+	if _, err := anybody.Delegate(ctx, id, "cleo", client.DecisionOptions{By: "bob"}); err != nil {
+		t.Error(err)
+	}
+	if _, err := anybody.Decide(ctx, id, client.Reject, client.DecisionOptions{By: "cleo"}); err != nil {
+		t.Error(err)
+	}
+	if r, err := anybody.Wait(ctx, id); err != nil || r.Status != client.StatusFailed || r.Error.Class != "rejected" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if _, err := anybody.Approval(ctx, id, ""); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("nothing is asked any more: %v", err)
+	}
+	if a, err := anybody.Approval(ctx, id, found.ID); err != nil || a.Over == nil {
+		t.Errorf("what became of it: %+v, %v", a, err)
+	}
+}
+
 func TestResolveAndHold(t *testing.T) {
 	c, err := client.Connect(natsURL)
 	if err != nil {

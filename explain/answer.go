@@ -56,11 +56,12 @@ const (
 	Elsewhere    Code = "waits"           // it waits in a place that this build does not know
 
 	// A time or a signal that it waits for.
-	Sleeping     Code = "sleeping"      // its state is over at a time
-	AwaitsChild  Code = "awaits_child"  // its state is over when another run is
-	AwaitsSignal Code = "awaits_signal" // its state is over when somebody sends a signal
-	Bounded      Code = "bounded"       // its state, or the run, may take until a time
-	WaitDue      Code = "wait_due"      // that time has come: waits for a worker
+	Sleeping     Code = "sleeping"        // its state is over at a time
+	AwaitsChild  Code = "awaits_child"    // its state is over when another run is
+	AwaitsPeople Code = "awaits_approval" // its state is over when people have decided
+	AwaitsSignal Code = "awaits_signal"   // its state is over when somebody sends a signal
+	Bounded      Code = "bounded"         // its state, or the run, may take until a time
+	WaitDue      Code = "wait_due"        // that time has come: waits for a worker
 )
 
 // Explanation says why a run does not move.

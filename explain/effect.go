@@ -49,6 +49,9 @@ func (f *Facts) name(p *statemachine.Pending) string {
 	if n := len(f.Record.Undos); p.Undoes != "" && n > 0 {
 		return fmt.Sprintf("%s (to undo state %s)", p.Effect, f.Record.Undos[n-1].State)
 	}
+	if p.Tells != "" {
+		return p.Effect + " (to tell approvers)"
+	}
 	return p.Effect + f.itemOf(p.Item)
 }
 
@@ -113,6 +116,9 @@ func (f *Facts) parked(e *Reason, p *statemachine.Pending) {
 			e.Help += "; " + f.resolve(p)
 			e.Text += "; retry it if it was not performed, resolve it if it was"
 		}
+	}
+	if p.Tells != "" {
+		e.Text += "; the approval waits all the same"
 	}
 	e.Help += f.sendOn(p.ID)
 	l, known := f.Letters[p.ID]

@@ -47,7 +47,7 @@ func rank(c Code) int {
 		{StartWaits, EventWaits},
 		{GivenUp, InDoubt, Crashed, UndoGivenUp, EffectPaused, StatePaused, NoHandler},
 		{KeyHeld, OwnerLost, Lost, Again, Unclaimed, Elsewhere},
-		{KeyClosed, Limited, Unverified, Throttled, Retry, UndoRetry, RetryDue, Accepted, AwaitsChild, AwaitsSignal, Sleeping, WaitDue},
+		{KeyClosed, Limited, Unverified, Throttled, Retry, UndoRetry, RetryDue, Accepted, AwaitsChild, AwaitsSignal, AwaitsPeople, Sleeping, WaitDue},
 		{InQueue, Delivered, Inline, Verifying, Performing, Undoing},
 		{Held, NothingToWait, Bounded},
 	}

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/pawlrun/pawl/statemachine"
@@ -29,6 +30,17 @@ func (f *Facts) wait(w *statemachine.Wait) Reason {
 		return e
 	case statemachine.WaitStart:
 		e.Code, e.Alone, e.Text = Sleeping, true, fmt.Sprintf("it begins at %s", moment(*w.Due))
+	case statemachine.WaitApproval:
+		e.Code, e.Text = AwaitsPeople, f.approval(w)
+		e.Help = fmt.Sprintf("pawl approval show %s %s", word(f.Run), w.ID)
+		if w.Due == nil {
+			return e
+		}
+		e.Text += fmt.Sprintf("; %s by default at %s", w.Gate.Default, moment(*w.Due))
+	case statemachine.WaitRemind:
+		e.Code, e.Alone, e.Text = Bounded, true, fmt.Sprintf("approvers are told again at %s", moment(*w.Due))
+	case statemachine.WaitEscalate:
+		e.Code, e.Alone, e.Text = Bounded, true, fmt.Sprintf("others may decide as well from %s on", moment(*w.Due))
 	case statemachine.WaitSleep:
 		e.Code, e.Alone, e.Text = Sleeping, true, fmt.Sprintf("state %s sleeps until %s%s", f.Record.To, moment(*w.Due), f.itemOf(w.Item))
 	case statemachine.WaitDeadline:
@@ -43,6 +55,20 @@ func (f *Facts) wait(w *statemachine.Wait) Reason {
 		e.Code, e.Text = WaitDue, e.Text+fmt.Sprintf(", %s ago: it waits for a worker", late.Round(time.Second))
 	}
 	return e
+}
+
+// approval says whose decision is waited for.
+func (f *Facts) approval(w *statemachine.Wait) string {
+	g := w.Gate
+	who := strings.Join(g.Missing(), ", ")
+	if who == "" {
+		who = "whoever it is escalated to"
+	}
+	text := fmt.Sprintf("state %s waits for an approval by %s", f.Record.Frames[w.Frame].State, who)
+	if g.Quorum > 1 {
+		text += fmt.Sprintf(" (%d of %d have approved)", len(g.Answers), g.Quorum)
+	}
+	return text
 }
 
 // moment is a time as texts give it.

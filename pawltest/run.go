@@ -2,6 +2,8 @@ package pawltest
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -33,6 +35,7 @@ type Run struct {
 	blobs   map[string][]byte            // by hash
 	logs    map[string][]json.RawMessage // by name
 	checked int                          // records that were folded again
+	answers int                          // that were given to approvals
 }
 
 // Call is one attempt of an effect.
@@ -145,7 +148,7 @@ func (r *Run) Advance(d time.Duration) {
 	}
 }
 
-// Waits are the times and signals that the run waits for.
+// Waits are the times, signals and approvals that the run waits for.
 func (r *Run) Waits() []sm.Wait { return slices.Clone(r.last().Waits) }
 
 // Command gives the run a command (cancel, terminate, pause, resume or redrive), and drives
@@ -162,6 +165,29 @@ func (r *Run) Command(id string, kind sm.EventKind, c sm.Command) sm.Outcome {
 	}
 	r.settle()
 	return o
+}
+
+// Decide has an approver decide what the run asks, and drives it until it has
+// come to rest again. The error says why the answer is refused. Where the run
+// waits for several approvals, the id of one is given; [Run.Waits] has them.
+func (r *Run) Decide(by string, verdict sm.Verdict, approval ...string) error {
+	r.t.Helper()
+	id := ""
+	if len(approval) > 0 {
+		id = approval[0]
+	}
+	w, ok := r.last().Gate(id)
+	if !ok {
+		r.t.Fatalf("run %s waits for no approval %s, or for several", r.id, id)
+	}
+	r.answers++
+	request := fmt.Sprintf("answer-%d", r.answers)
+	r.Command(request, sm.EventApproval, sm.Command{By: by, Verdict: verdict, Approval: w.ID})
+	reply := r.last().Reply(sm.CommandEventID(request))
+	if reply == nil || reply.Cause == nil {
+		return nil
+	}
+	return sm.Classed(reply.Cause.Class, errors.New(reply.Cause.Class+": "+reply.Cause.Message))
 }
 
 // Status tells whether the run has ended, and how, or is parked or paused.

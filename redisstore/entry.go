@@ -21,6 +21,13 @@ import (
 // Every word is a token, so it has no space in it.
 const (
 	fieldMark = "@"
+
+	// Fields that no machine can have, since these are no names: who is waited
+	// for, and that anybody is.
+	approverField = ":approver"
+	approvalField = ":approval"
+	approvalWaits = "waits"
+
 	sweptMark = "!" // and the partition in three digits
 )
 
@@ -49,17 +56,39 @@ func hourOf(at string) string { return at[:min(hourBytes, len(at))] }
 // a value and moved at another time, and whether a run has a value is one look
 // at the index.
 func indexLines(r *statemachine.Record) string {
-	if len(r.Index) == 0 {
+	asks, who := approvers(r)
+	if len(r.Index) == 0 && !asks {
 		return ""
 	}
 	var b strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(r.Index)) {
+	line := func(name, value string) {
 		if b.Len() > 0 {
 			b.WriteByte('\n')
 		}
-		b.WriteString(queue.Token(name) + " " + queue.Token(r.Index[name]))
+		b.WriteString(queue.Token(name) + " " + queue.Token(value))
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Index)) {
+		line(name, r.Index[name])
+	}
+	if asks {
+		line(approvalField, approvalWaits)
+	}
+	for _, name := range who {
+		line(approverField, name)
 	}
 	return b.String()
+}
+
+// approvers reports whether a run waits for an approval, and whose answers it
+// waits for, sorted.
+func approvers(r *statemachine.Record) (asks bool, who []string) {
+	for i := range r.Waits {
+		if g := r.Waits[i].Gate; g != nil {
+			asks, who = true, append(who, g.Missing()...)
+		}
+	}
+	slices.Sort(who)
+	return asks, slices.Compact(who)
 }
 
 // markOf is the entry by which a partition is complete.

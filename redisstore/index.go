@@ -56,6 +56,13 @@ func newSearch(f *api.Filter, high string, want int) *search {
 			q.fields = append(q.fields, fieldPrefix(name, f.Where[name]))
 		}
 	}
+	switch f.Approver {
+	case "":
+	case api.Anybody:
+		q.fields = append(q.fields, fieldPrefix(approvalField, approvalWaits))
+	default:
+		q.fields = append(q.fields, fieldPrefix(approverField, f.Approver))
+	}
 	word := func(s string) string {
 		if s == "" {
 			return ""

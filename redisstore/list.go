@@ -73,7 +73,7 @@ func (s *Store) list(ctx context.Context, f api.Filter) (*api.Listing, error) {
 				high = part[i]
 				if r != nil && !seen[r.Run] && f.Matches(r) {
 					seen[r.Run] = true
-					l.Runs = append(l.Runs, api.RowOf(r))
+					l.Runs = append(l.Runs, f.Row(r))
 				}
 			}
 		}
@@ -148,7 +148,7 @@ func position(f *api.Filter) (string, error) {
 
 // printOf tells filters apart. The limit may differ from page to page.
 func printOf(f *api.Filter) []byte {
-	b, _ := json.Marshal([]any{f.Machine, f.State, f.Status, f.Where, bound(f.Since), bound(f.Until)}) // strings
+	b, _ := json.Marshal([]any{f.Machine, f.State, f.Status, f.Where, bound(f.Since), bound(f.Until), f.Approver}) // strings
 	sum := sha256.Sum256(b)
 	return sum[:printBytes]
 }

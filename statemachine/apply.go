@@ -116,6 +116,9 @@ func (f *Fold) answer(e *Event, effect string, body json.RawMessage) error {
 	if p.Place == Parked {
 		f.rest()
 	}
+	if p.Tells != "" {
+		return nil // somebody was told: the run waits for what they say
+	}
 	return f.step(e, "", func(s *step) error {
 		s.inherit(p)
 		if p.Undoes != "" {
@@ -188,7 +191,7 @@ func (f *Fold) fail(p *Pending, c Cause) {
 // to its end; only an Undo that fails parks it, and what can be undone and nobody
 // knows whether it was done.
 func (f *Fold) giveUp(e *Event, p Pending, c Cause) error {
-	if p.Undoes != "" || f.rec.Ending != nil && p.CanUndo && c.Class == ClassInDoubt {
+	if p.Undoes != "" || p.Tells != "" || f.rec.Ending != nil && p.CanUndo && c.Class == ClassInDoubt {
 		return f.park(p.ID, c)
 	}
 	if f.rec.Ending != nil {
@@ -242,7 +245,7 @@ func (f *Fold) route(e *Event, p Pending, c Cause, n *node) error {
 
 // park lets the run wait for a person, and tells the dead letters.
 func (f *Fold) park(id string, c Cause) error {
-	if f.rec.Status != StatusPaused { // else it is parked when it is resumed
+	if tells := f.pending(id).Tells != ""; !tells && f.rec.Status != StatusPaused { // else it is parked when it is resumed
 		f.rec.Status, f.rec.Cause = StatusParked, &c
 	}
 	var err error

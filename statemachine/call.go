@@ -29,7 +29,7 @@ type CallAction[T any] struct{ a *action }
 // result.
 func Call[T, In, Out any](effect Effect[In, Out], in func(*T) In, out func(*T, Out)) *CallAction[T] {
 	name := string(effect)
-	a := &action{kind: KindCall, effects: []string{name}}
+	a := &action{kind: KindCall, effects: []string{name}, keeps: out != nil}
 	a.pick = func(d any) (string, json.RawMessage, error) {
 		if in == nil {
 			return name, json.RawMessage("null"), nil
@@ -76,7 +76,7 @@ func ToolNames(names ...string) []Tool {
 // effect that is not among the tools is refused: class "unknown_effect". A nil
 // out drops the result.
 func CallOf[T any](tools []Tool, pick func(*T) (effect string, input json.RawMessage), out func(*T, json.RawMessage)) *CallAction[T] {
-	a := &action{kind: KindCall, open: true}
+	a := &action{kind: KindCall, open: true, keeps: out != nil}
 	for _, t := range tools {
 		a.effects = append(a.effects, t.Effect)
 	}
@@ -157,6 +157,7 @@ type action struct {
 	flow    func(data any) string
 	queued  func(data any) bool
 	timeout Duration
+	keeps   bool // the result of its effect goes into the data
 
 	many     *many                          // does it more than once at a time; nil: once
 	lost     func(data any, c *Cause) error // takes why an item was given up
@@ -167,6 +168,12 @@ type action struct {
 	signals []string                         // that it waits for, as far as they are declared
 	signal  func(data any) string            // the one that it waits for now
 	fits    func(body json.RawMessage) error // whether take can have it; nil: it can
+
+	approval  func(data any) Approval
+	static    *Approval // the approval, if it does not depend on the data
+	shown     func(data any) (json.RawMessage, error)
+	tell      *action // tells approvers; nil if nothing does
+	tellTwice bool    // Tell was called again
 }
 
 func (a *action) declares(effect string) bool {

@@ -172,7 +172,8 @@ func (c *Catalog) Check() error {
 func (c *Catalog) missing(d *Definition) []error {
 	var faults []error
 	for _, n := range d.nodes {
-		for _, a := range []*action{n.action, n.undo} {
+		all := append([]*action{n.action, n.undo}, n.tells()...)
+		for _, a := range all {
 			if a == nil {
 				continue
 			}

@@ -51,7 +51,7 @@ func encodedSize(r *Record) int {
 	for i := range r.Events {
 		n += 256 + len(r.Events[i].Body)
 	}
-	return n + workSize(r) + undosSize(r.Undos) + inboxSize(r.Inbox)
+	return n + workSize(r) + undosSize(r.Undos) + inboxSize(r.Inbox) + repliesSize(r.Replies)
 }
 
 // Decode reads an encoded record. ErrFormat is returned for a record of a

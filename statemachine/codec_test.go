@@ -106,6 +106,11 @@ func records(t *testing.T) map[string]*sm.Record {
 	late := next(t, trial, listening, dueOf(of(t, listening, sm.WaitWithin), t0.Add(2*time.Minute)))
 	stuck := trialStart(t, stucks(), `{"nap":"1s"}`)
 	stuck = next(t, stucks(), stuck, dueOf(stuck.Waits[0], t0.Add(time.Second)))
+	asked := pleaStart(t, pleas(), sm.Approval{By: []string{"anna", "bert"}, Quorum: 2, Pinned: true, Remind: time.Minute, Expire: time.Hour, Default: sm.Rejected,
+		Escalate: []sm.Escalation{{After: 30 * time.Minute, By: []string{"chief"}}}})
+	voted := next(t, pleas(), asked, saysOf(t, asked, "1", "anna", sm.Approved, t1))
+	voted = next(t, pleas(), voted, saysOf(t, asked, "2", "unverified:bert", sm.Approved, t1))
+	delegated := next(t, pleas(), voted, approvalEvent(t, sm.EventDelegate, "3", sm.Command{By: "bert", To: "carl", Reason: "on \"leave\"", Approval: of(t, asked, sm.WaitApproval).ID}, t1))
 	each, waits := fanRecords(t)
 	in := startEvent(`{"nap":"1s","limit":"1m"}`)
 	in.Due = &t3
@@ -119,10 +124,11 @@ func records(t *testing.T) map[string]*sm.Record {
 	spent := foldOne(t, talks("apologise"), "talk-1", nil, startEvent(`{"tokens":6}`), inline)
 	spent = foldOne(t, talks("apologise"), "talk-1", spent, cameOf(spent, "5", ""), inline)
 	return map[string]*sm.Record{
-		"budget": spent.Record,
+		"budget":      spent.Record,
 		"child_asked": asking.Record, "child": child.Record, "child_answering": answering.Record, "child_answered": answered.Record, "child_stopped": stopping.Record,
 		"each": each.Record, "branches": waits.Record,
 		"delayed": delayed.Record, "begun": begun.Record,
+		"asked": asked.Record, "voted": voted.Record, "delegated": delegated.Record,
 		"sleeping": sleeping.Record, "listening": listening.Record, "late": late.Record, "wait_parked": stuck.Record,
 		"tenant": tenant.Record, "tenant_parked": tenantParked.Record,
 		"flow": limited.Record, "start": start.Record, "result": result.Record, "retry": retry.Record, "accepted": accepted.Record, "prolonged": prolonged.Record, "called": called.Record, "queued": queued.Record,
@@ -243,7 +249,7 @@ func TestFields(t *testing.T) {
 	var b strings.Builder
 	for _, v := range []any{
 		sm.Record{}, sm.Event{}, sm.Frame{}, sm.Fan{}, sm.FanItem{}, sm.Pending{}, sm.Entry{}, sm.InboxSignal{}, sm.Wait{}, sm.LogRef{}, sm.Cause{}, sm.Letter{},
-		sm.Undo{}, sm.Ending{}, sm.Tombstone{}, sm.Chunk{}, sm.BlobRef{}, sm.Command{}, sm.Parent{}, sm.ChildRef{}, sm.Stop{}, sm.Answer{}, sm.Spent{},
+		sm.Undo{}, sm.Ending{}, sm.Tombstone{}, sm.Chunk{}, sm.BlobRef{}, sm.Command{}, sm.Parent{}, sm.ChildRef{}, sm.Stop{}, sm.Answer{}, sm.Spent{}, sm.Gate{}, sm.Level{}, sm.Vote{}, sm.Delegation{}, sm.Reply{},
 	} {
 		tp := reflect.TypeOf(v)
 		b.WriteString(strings.ToLower(tp.Name()) + ":")

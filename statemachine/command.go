@@ -27,11 +27,13 @@ func (c Command) Check(kind EventKind) error {
 	switch {
 	case !kind.IsCommand():
 		return fmt.Errorf("no command is called %q", trim(string(kind), 64))
-	case c.Effect != "" && kind != EventRedrive && kind != EventResolve && c.To == "":
+	case c.Effect != "" && kind != EventRedrive && kind != EventResolve && (kind != EventResume || c.To == ""):
 		err = errors.New("effect is for a redrive, a resolve, or a resume that names a state only")
-	case c.To != "" && kind != EventResume:
-		err = errors.New("to is for a resume only")
-	case c.To != "" && (c.Effect == "" || strings.TrimSpace(c.Reason) == ""):
+	case c.To != "" && kind != EventResume && kind != EventDelegate:
+		err = errors.New("to is for a resume or a delegate only")
+	case kind == EventDelegate && !validApprover(c.To):
+		err = fmt.Errorf("%q can be no approver: a name is one token of a subject, of at most %d bytes", trim(c.To, maxName), maxName)
+	case kind == EventResume && c.To != "" && (c.Effect == "" || strings.TrimSpace(c.Reason) == ""):
 		err = errors.New("to needs the effect that was given up, and a reason")
 	case len(c.Result) > 0 && kind != EventResolve:
 		err = errors.New("result is for a resolve only")
@@ -45,9 +47,17 @@ func (c Command) Check(kind EventKind) error {
 		err = errors.New("try and input are of one effect, and none is named")
 	case c.Try < 0:
 		err = fmt.Errorf("try %d is not 1 or more", c.Try)
+	case c.Approval == "" && (kind == EventApproval || kind == EventDelegate):
+		err = errors.New("the approval is not named")
+	case c.Approval != "" && kind != EventApproval && kind != EventDelegate:
+		err = errors.New("approval is for an answer or a delegate only")
+	case kind == EventApproval && !c.Verdict.Known():
+		err = fmt.Errorf("verdict %q is not %s or %s", trim(string(c.Verdict), maxName), Approved, Rejected)
+	case (c.Verdict != "" || c.Hash != "") && kind != EventApproval:
+		err = errors.New("verdict and hash are for an answer only")
 	case c.NoUndo && kind != EventCancel:
 		err = errors.New("no_undo is for a cancel only")
-	case !utf8.ValidString(c.By + c.Reason + c.Effect + c.To):
+	case !utf8.ValidString(c.By + c.Reason + c.Effect + c.To + c.Approval + c.Hash):
 		err = errors.New("not UTF-8")
 	default:
 		err = c.within()
@@ -65,7 +75,7 @@ func (c Command) within() error {
 	if err := within("reason", len(c.Reason), MaxMessage); err != nil {
 		return err
 	}
-	if err := within("effect", len(c.Effect), MaxID); err != nil {
+	if err := within("effect", max(len(c.Effect), len(c.Approval), len(c.Hash)), MaxID); err != nil {
 		return err
 	}
 	if err := within("to", len(c.To), maxName); err != nil {
@@ -79,7 +89,11 @@ const maxEdit = 512 << 10
 
 // IsCommand reports whether events of this kind are commands of a person.
 func (k EventKind) IsCommand() bool {
-	return k == EventCancel || k == EventTerminate || k == EventPause || k == EventResume || k == EventRedrive || k == EventResolve
+	switch k {
+	case EventCancel, EventTerminate, EventPause, EventResume, EventRedrive, EventResolve, EventApproval, EventDelegate:
+		return true
+	}
+	return false
 }
 
 // normalizeCommand checks a command and gives its body the form that is
@@ -126,6 +140,8 @@ func (f *Fold) command(e *Event, body json.RawMessage) error {
 		return f.redrive(c)
 	case EventResolve:
 		return f.resolve(e, c)
+	case EventApproval, EventDelegate:
+		f.approval(e, c)
 	}
 	return nil
 }
@@ -211,7 +227,7 @@ func (f *Fold) rest() {
 	}
 	f.rec.Status, f.rec.Cause = StatusRunning, nil
 	for i := range f.rec.Pending {
-		if p := &f.rec.Pending[i]; p.Place == Parked {
+		if p := &f.rec.Pending[i]; p.Place == Parked && p.Tells == "" {
 			f.rec.Status, f.rec.Cause = StatusParked, p.Cause
 		}
 	}

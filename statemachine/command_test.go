@@ -169,7 +169,7 @@ func TestCommandThatIsNone(t *testing.T) {
 		{sm.EventCancel, `{"reason":1}`, `body of a cancel: field reason: number given where string is expected`},
 		{sm.EventPause, `{} {}`, `body of a pause: more than one JSON value`},
 		{sm.EventPause, `{"effect":"e"}`, `pause: effect is for a redrive, a resolve, or a resume that names a state only`},
-		{sm.EventCancel, `{"to":"x"}`, `cancel: to is for a resume only`},
+		{sm.EventCancel, `{"to":"x"}`, `cancel: to is for a resume or a delegate only`},
 		{sm.EventResume, `{"to":"x","effect":"e"}`, `resume: to needs the effect that was given up, and a reason`},
 		{sm.EventResume, `{"effect":"e"}`, `resume: effect is for a redrive, a resolve, or a resume that names a state only`},
 		{sm.EventCancel, `{"input":{}}`, `cancel: try and input are for a redrive only`},

@@ -41,6 +41,7 @@ const (
 	KindEach    StateKind = "each"    // performs an effect for each of many items
 	KindAll     StateKind = "all"     // does several actions, and waits for all
 	KindFirst   StateKind = "first"   // … for the first of them
+	KindApprove StateKind = "approve" // waits for what people decide
 	KindDecide  StateKind = "decide"  // chooses where to go
 	KindUnwind  StateKind = "unwind"  // undoes what was done
 	KindSucceed StateKind = "succeed" // ends the run well
@@ -54,6 +55,7 @@ type StateInfo struct {
 	Effects  []string     `json:"effects,omitempty"`
 	Machine  string       `json:"machine,omitempty"`  // child: of the run it waits for, if that is declared
 	Signals  []string     `json:"signals,omitempty"`  // the one it waits for, if that is declared
+	Tells    []string     `json:"tells,omitempty"`    // effects of which one tells approvers
 	Undo     []string     `json:"undo,omitempty"`     // effects of which one takes back what the state did
 	Limit    int          `json:"limit,omitempty"`    // each: how many items at once
 	Need     int          `json:"need,omitempty"`     // first: how many branches have to be done
@@ -106,6 +108,9 @@ func (d *Definition) States() []StateInfo {
 			info.Signals = append(info.Signals, n.action.signals...)
 			info.describe(n.action.many)
 			info.Machine = n.action.machine()
+			for _, a := range n.tells() {
+				info.Tells = append(info.Tells, a.effects...)
+			}
 		}
 		if n.undo != nil {
 			info.Undo = append(info.Undo, n.undo.effects...)

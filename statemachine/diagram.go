@@ -65,6 +65,12 @@ func (n *node) title() string {
 			return n.name + ": waits for a signal"
 		}
 		return n.name + ": waits for " + strings.Join(n.action.signals, " | ")
+	case KindApprove:
+		title := n.name + ": asks for an approval"
+		if n.action.tell != nil {
+			title += ", told by " + strings.Join(n.action.tell.effects, " | ")
+		}
+		return title
 	case KindUnwind:
 		return n.name + ": undoes what was done"
 	case KindFail:

@@ -29,6 +29,13 @@ const (
 	ClassConflict      = "id_conflict"    // the run exists, and is another
 	ClassTooDeep       = "too_deep"       // a child of a child of …
 	ClassKeyConflict   = "key_conflict"   // a business key stands for something else
+
+	// Why an approval does not take an answer.
+	ClassUnknownApproval = "unknown_approval" // the run waits for no such approval
+	ClassNotAllowed      = "not_allowed"      // who answers may not
+	ClassAnswered        = "already_answered" // they did before
+	ClassTooLate         = "too_late"         // its time is over
+	ClassShownChanged    = "shown_changed"    // they were shown something else
 )
 
 // ErrFormat is returned by Decode; the run must be left alone.

@@ -104,6 +104,9 @@ func readRecord(p *scan, r *Record) {
 	if p.field("applied") {
 		r.Applied = items(p, readString)
 	}
+	if p.field("replies") {
+		r.Replies = items(p, readReply)
+	}
 	if p.field("outbox") {
 		r.Outbox = items(p, readEntry)
 	}
@@ -257,6 +260,9 @@ func readPending(p *scan, q *Pending) {
 	}
 	if p.field("undoes") {
 		q.Undoes = p.str()
+	}
+	if p.field("tells") {
+		q.Tells = p.str()
 	}
 	if p.field("cause") {
 		q.Cause = readCause(p)

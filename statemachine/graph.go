@@ -63,6 +63,11 @@ func (d *Definition) hash() string {
 				fmt.Fprintf(&b, " first %d", n.action.many.need)
 			}
 		}
+		for _, a := range n.tells() {
+			if !a.open {
+				fmt.Fprintf(&b, " tell %q", a.effects)
+			}
+		}
 		if n.undo != nil {
 			fmt.Fprint(&b, " undo")
 			if !n.undo.open {
@@ -203,6 +208,9 @@ func (d *Definition) checkAction(n *node, a *action) {
 		d.checkMany(n, a)
 	case a.kind == KindChild:
 		d.checkChild(n, a)
+	case a.kind == KindApprove:
+		d.checkApproval(n, a)
+		return
 	case a.kind != KindCall:
 		d.checkWait(n, a)
 		return
@@ -251,9 +259,6 @@ func (d *Definition) checkWait(n *node, a *action) {
 	if a.kind == KindSignal && !n.bounded && !n.forever {
 		d.fault(n.name, "waits for a signal: for how long? Say Within, or Forever")
 	}
-	if n.bounded && n.forever {
-		d.fault(n.name, "waits Forever, and Within a time")
-	}
 	for _, name := range a.signals {
 		if !validName(name, false) { // it is one token of a subject
 			d.fault(n.name, "signal %q: not a name (%s)", name, nameGrammar)
@@ -261,11 +266,38 @@ func (d *Definition) checkWait(n *node, a *action) {
 	}
 }
 
+// checkApproval checks an action that asks people.
+func (d *Definition) checkApproval(n *node, a *action) {
+	if a.approval == nil {
+		d.fault(n.name, "ApproveOf has no function that makes the approval")
+	}
+	if a.static != nil {
+		if err := a.static.Check(); err != nil {
+			d.fault(n.name, "Approve: %s", err)
+		}
+		if !n.bounded && !n.forever && a.static.Expire == 0 {
+			d.fault(n.name, "asks for an approval: for how long? Say Within, Forever or Approval.Expire")
+		}
+	}
+	if a.tellTwice {
+		d.fault(n.name, "has more than one Tell")
+	}
+	if a.tell != nil && a.tell.kind != KindCall {
+		d.fault(n.name, "Tell that performs no effect")
+	}
+	if a.tell != nil && a.tell.keeps {
+		d.fault(n.name, "Tell keeps the result of its effect, which is dropped: the Call's out is nil")
+	}
+	d.checkAction(n, a.tell)
+}
+
 // checkBound checks how long a state may take.
 func (d *Definition) checkBound(n *node) {
 	switch {
 	case n.bounded && n.action == nil:
 		d.fault(n.name, "Within in a state that waits for nothing")
+	case n.bounded && n.forever:
+		d.fault(n.name, "waits Forever, and Within a time")
 	case n.boundTwice:
 		d.fault(n.name, "has more than one Within")
 	case n.bounded && n.within == nil:
@@ -274,16 +306,32 @@ func (d *Definition) checkBound(n *node) {
 		d.fault(n.name, "Within %s: it is 0 to %s", n.bound, MaxWait)
 	}
 	if n.forever && !n.listens() {
-		d.fault(n.name, "Forever in a state that waits for no signal")
+		d.fault(n.name, "Forever in a state that waits for no signal and no approval")
 	}
 }
 
-// listens reports whether the state waits for a signal.
+// listens reports whether the state waits for a signal, or for people.
 func (n *node) listens() bool {
 	if n.action == nil || n.action.many == nil {
-		return n.kind == KindSignal
+		return n.kind == KindSignal || n.kind == KindApprove
 	}
-	return slices.ContainsFunc(n.action.many.branches, func(b branch) bool { return b.kind() == KindSignal })
+	return slices.ContainsFunc(n.action.many.branches, func(b branch) bool { return b.kind() == KindSignal || b.kind() == KindApprove })
+}
+
+// tells are the actions by which the state tells approvers.
+func (n *node) tells() []*action {
+	if n.action == nil {
+		return nil
+	}
+	all := []*action{n.action.tell}
+	if m := n.action.many; m != nil {
+		for _, b := range m.branches {
+			if b.action != nil {
+				all = append(all, b.action.tell)
+			}
+		}
+	}
+	return slices.DeleteFunc(all, func(a *action) bool { return a == nil })
 }
 
 // checkPaths checks what can be reached from where.

@@ -20,15 +20,22 @@ const (
 	MaxIndex   = 256       // the value of an index field
 	MaxID      = 256       // a run id, the id of a signal, a business key
 	MaxMessage = 2 << 10   // the message of a cause
+	MaxReply   = 8 << 10   // the answer to a command
+
+	maxRepliesSize = 64 << 10 // all answers that are kept
 
 	MaxDepth   = 1000                      // levels of a JSON value; readers of JSON stop at 10,000, and a record adds some
 	MaxApplied = 1024                      // ids of signals and commands remembered
 	MaxWait    = 10 * 365 * 24 * time.Hour // a sleep, or the bound of a state or run
 	MaxIndexes = 8                         // index fields of a machine
 	MaxLevels  = 16                        // children below children
+	MaxReplies = 64                        // answers to commands that are kept
 	MaxMoves   = 1000                      // moves between states in one event
 	MaxAtOnce  = 200                       // items at once, or branches, of a state
 	MaxItems   = 100_000                   // items of a state
+
+	MaxApprovers = 32  // of one approval
+	MaxReminders = 100 // of one approval
 
 	roomToPark = 8 << 10 // by which a record may be larger that parks a run since its next one is too large
 

@@ -9,6 +9,8 @@ type Meta struct {
 	now   time.Time
 	visit int
 	cause *Cause
+
+	notice *Notice
 }
 
 // RunID is the id of the run.
@@ -28,6 +30,15 @@ func (m Meta) Cause() Cause {
 		return Cause{}
 	}
 	return *m.cause
+}
+
+// Notice says whom an approval's [ApproveAction.Tell] tells, and why; zero
+// anywhere else.
+func (m Meta) Notice() Notice {
+	if m.notice == nil {
+		return Notice{}
+	}
+	return *m.notice
 }
 
 // meta makes the embedded Meta of any data type reachable.

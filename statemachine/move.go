@@ -61,7 +61,7 @@ func (s *step) enter(name string) error {
 			name, err = s.choose(n)
 		case KindDecide:
 			name, err = s.choose(n)
-		case KindSleep, KindSignal:
+		case KindSleep, KindSignal, KindApprove:
 			body, waits, failed := s.wait(n.action)
 			if waits && failed == nil {
 				return s.bound(n)

@@ -53,6 +53,7 @@ type Record struct {
 	Ending  *Ending                      `json:"ending,omitempty"` // how the run ends once it is unwound
 	Inbox   []InboxSignal                `json:"inbox,omitempty"`
 	Applied []string                     `json:"applied,omitempty"` // ids of the last applied signals and commands
+	Replies []Reply                      `json:"replies,omitempty"` // what was answered to the last commands that ask for an answer
 	Outbox  []Entry                      `json:"outbox,omitempty"`
 	Cause   *Cause                       `json:"cause,omitempty"` // why the run failed, is parked or paused, or was cancelled
 	Input   string                       `json:"input"`           // fingerprint of the start's input and machine
@@ -150,7 +151,9 @@ const (
 
 	EventTerminate EventKind = "terminate" // a person ends the run at once
 
-	EventChild EventKind = "child" // a child has ended, or could not begin
+	EventChild    EventKind = "child"    // a child has ended, or could not begin
+	EventApproval EventKind = "approval" // an approver says what they decide
+	EventDelegate EventKind = "delegate" // … or hands that on to somebody else
 )
 
 // Pending is an effect that was asked and has no result yet. It is carried in
@@ -175,6 +178,7 @@ type Pending struct {
 	Timeout Duration        `json:"timeout,omitempty"`  // of one attempt; zero: the policy's
 	CanUndo bool            `json:"can_undo,omitempty"` // its result registers an Undo
 	Undoes  string          `json:"undoes,omitempty"`   // it is the last of Undos: id of the effect it takes back
+	Tells   string          `json:"tells,omitempty"`    // it tells somebody of an approval, whose id this is: nothing waits for its result
 	Cause   *Cause          `json:"cause,omitempty"`    // of the last failed attempt
 	First   *time.Time      `json:"first_failure,omitempty"`
 	// Redriven is the try that the last redrive began, 0 if there was none:
@@ -266,7 +270,7 @@ type Command struct {
 	By     string `json:"by,omitempty"`     // who; "unverified:" and a name if they only say so
 	Reason string `json:"reason,omitempty"` // why, at most 2 KB
 	Effect string `json:"effect,omitempty"` // redrive: id of the effect; empty: all that were given up. resolve, and resume with To: id of the effect
-	To     string `json:"to,omitempty"`     // resume of a parked run: an exit of its state, which it takes; the effect is left for good
+	To     string `json:"to,omitempty"`     // resume of a parked run: an exit of its state, which it takes; the effect is left for good. delegate: who decides instead
 
 	// Try, of a redrive of one effect: only if it is this try that was given up.
 	// So it means one letter, however late it comes.
@@ -274,6 +278,10 @@ type Command struct {
 	Input  json.RawMessage `json:"input,omitempty"`   // redrive of one effect: what it is tried with instead, at most 512 KB
 	Result json.RawMessage `json:"result,omitempty"`  // resolve: what the effect came to
 	NoUndo bool            `json:"no_undo,omitempty"` // cancel: at once, and what was done stays done
+
+	Approval string  `json:"approval,omitempty"` // answer, delegate: id of the approval
+	Verdict  Verdict `json:"verdict,omitempty"`  // answer
+	Hash     string  `json:"hash,omitempty"`     // answer: of what the approver was shown; empty: they do not say
 }
 
 // IsZero reports whether nothing is said.

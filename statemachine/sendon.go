@@ -15,7 +15,7 @@ const ClassSentOn = "sent_on"
 // named, it is the first that was given up. The id of what is left is returned.
 func (r *Record) SendOn(effect string) (string, error) {
 	given := func(id string) bool { return effect == "" || id == effect }
-	p := slices.IndexFunc(r.Pending, func(p Pending) bool { return p.Place == Parked && given(p.ID) })
+	p := slices.IndexFunc(r.Pending, func(p Pending) bool { return p.Place == Parked && p.Tells == "" && given(p.ID) })
 	w := slices.IndexFunc(r.Waits, func(w Wait) bool { return w.Cause != nil && given(w.ID) })
 	switch {
 	case r.Status != StatusParked:

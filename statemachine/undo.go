@@ -139,6 +139,9 @@ func (f *Fold) windUp(cause string, end Ending) error {
 	}
 	for _, p := range f.rec.Pending {
 		switch {
+		case p.Tells != "":
+			f.retract(p.ID)
+			f.remove(p.ID)
 		case p.Place == Parked && p.unknown(): // a person says what it came to
 		case p.Place == ChildRun && !p.Child.Abandon && !f.emits(EntryChild, p.ID): // it undoes what it did, and then answers
 			f.stop(&p, EventCancel)

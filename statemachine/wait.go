@@ -19,6 +19,8 @@ type Wait struct {
 	Due    *time.Time `json:"due,omitempty"`    // when it is over, never before; nil: not by itself
 	Try    int        `json:"try"`              // from 1: its timers, one after the other
 	At     time.Time  `json:"at"`               // At of the record that began it
+	Gate   *Gate      `json:"gate,omitempty"`   // of an approval
+	Of     string     `json:"of,omitempty"`     // of a reminder or an escalation: id of the approval
 	Cause  *Cause     `json:"cause,omitempty"`  // why the run could not go on when it was over; waits for a redrive
 }
 
@@ -32,6 +34,9 @@ const (
 	WaitSignal   WaitKind = "signal"   // a signal: then the state is done
 	WaitWithin   WaitKind = "within"   // how long the state may take
 	WaitDeadline WaitKind = "deadline" // how long the run may take
+	WaitApproval WaitKind = "approval" // people who decide; or its time: then a default does
+	WaitRemind   WaitKind = "remind"   // when those who have not answered are told again
+	WaitEscalate WaitKind = "escalate" // when others may decide as well
 )
 
 // TimerEffect stands for the effect type in what is told of a timer.
@@ -48,45 +53,6 @@ func Sleep[T any](d func(*T) time.Duration, over func(*T)) Action[T] {
 	a.take = func(data any, _ json.RawMessage) error {
 		if over != nil {
 			over(data.(*T))
-		}
-		return nil
-	}
-	return waiting[T]{a}
-}
-
-// Signal waits for a signal with the name and puts its payload into the data;
-// a nil take drops it. One that came before, and that nothing took, is taken at
-// once, the oldest first. A payload that does not fit V is refused when it
-// comes. A state that waits for a signal says for how long: [State.Within] or
-// [State.Forever].
-func Signal[T, V any](name string, take func(*T, V)) Action[T] {
-	a := &action{kind: KindSignal, signals: []string{name}}
-	a.signal = func(any) string { return name }
-	a.fits = func(body json.RawMessage) error { return unmarshal(body, new(V)) }
-	a.take = func(d any, body json.RawMessage) error {
-		if take == nil {
-			return nil
-		}
-		var v V
-		if err := unmarshal(body, &v); err != nil {
-			return err
-		}
-		take(d.(*T), v)
-		return nil
-	}
-	return waiting[T]{a}
-}
-
-// SignalOf is [Signal] for a name that is taken of the data when the state is
-// entered.
-func SignalOf[T any](name func(*T) string, take func(*T, json.RawMessage)) Action[T] {
-	a := &action{kind: KindSignal}
-	if name != nil {
-		a.signal = func(d any) string { return name(d.(*T)) }
-	}
-	a.take = func(d any, body json.RawMessage) error {
-		if take != nil {
-			take(d.(*T), body)
 		}
 		return nil
 	}
@@ -194,9 +160,12 @@ func (s *step) bound(n *node) error {
 // wait begins what an action waits for; if there is nothing to wait for, it
 // returns what came of it.
 func (s *step) wait(a *action) (body json.RawMessage, waits bool, err error) {
-	if a.kind == KindSleep {
+	switch a.kind {
+	case KindSleep:
 		waits, err = s.sleep(a)
 		return nil, waits, err
+	case KindApprove:
+		return nil, true, s.gate(a)
 	}
 	return s.listen(a)
 }
@@ -213,74 +182,6 @@ func (s *step) sleep(a *action) (bool, error) {
 		s.arm(Wait{Kind: WaitSleep, Item: s.item, Due: due})
 	}
 	return true, err
-}
-
-// listen takes the signal that an action waits for out of the inbox; if it is
-// not there, it begins the wait and reports true.
-func (s *step) listen(a *action) (json.RawMessage, bool, error) {
-	name := a.signal(s.data)
-	if !validID(name) || name == "" || len(name) > MaxID {
-		return nil, false, s.fault(ClassInvalidData, fmt.Errorf("signal %q: a name is UTF-8 of 1 to %d bytes", trim(name, 64), MaxID))
-	}
-	at := -1
-	for i := range s.f.rec.Inbox {
-		if sig := &s.f.rec.Inbox[i]; sig.Name == name && (at < 0 || sig.Seq < s.f.rec.Inbox[at].Seq) {
-			at = i
-		}
-	}
-	if at < 0 {
-		s.arm(Wait{Kind: WaitSignal, Item: s.item, Signal: name})
-		return nil, true, nil
-	}
-	sig := s.f.rec.Inbox[at]
-	s.f.rec.Inbox = slices.Delete(slices.Clone(s.f.rec.Inbox), at, at+1)
-	return sig.Body, false, nil
-}
-
-// hear takes what came of a wait.
-func (s *step) hear(n *node, body json.RawMessage) error {
-	if err := n.action.take(s.data, payload(body)); err != nil {
-		return s.fault(ClassInvalidInput, err)
-	}
-	return nil
-}
-
-// signal gives a signal to the state that waits for it, or keeps it until one
-// does.
-func (f *Fold) signal(e *Event, body json.RawMessage) error {
-	if err := within("signal", len(body), MaxSignal); err != nil {
-		return err
-	}
-	for _, n := range f.d.nodes {
-		for _, a := range n.listeners(e.Name) {
-			if err := a.fits(payload(body)); err != nil {
-				return &FaultError{Class: ClassInvalidInput, State: n.name, Err: fmt.Errorf("signal %s: %w", e.Name, inputError(err))}
-			}
-		}
-	}
-	f.remember(e.ID)
-	listens := func(w Wait) bool { return w.Kind == WaitSignal && w.Signal == e.Name }
-	at := slices.IndexFunc(f.rec.Waits, listens)
-	if at < 0 {
-		inbox := f.rec.Inbox
-		f.rec.Inbox = append(inbox[:len(inbox):len(inbox)], InboxSignal{ID: e.ID, Name: e.Name, At: e.At, Seq: e.Seq, Body: body})
-		return nil
-	}
-	return f.step(e, e.ID, func(s *step) error {
-		n, err := s.here()
-		if err != nil {
-			return err
-		}
-		return s.heard(n, f.rec.Waits[at], body)
-	})
-}
-
-// payload is that of a signal as callbacks see it: nothing is null.
-func payload(body json.RawMessage) json.RawMessage {
-	if len(body) == 0 {
-		return rawNull
-	}
-	return body
 }
 
 // elapsed goes on from a wait whose time has come. If the machine cannot, or
@@ -331,8 +232,15 @@ func (f *Fold) goOn(e *Event, w Wait) error {
 		if err != nil {
 			return err
 		}
-		if w.Kind == WaitSleep {
+		switch w.Kind {
+		case WaitSleep:
 			return s.heard(n, w, nil)
+		case WaitApproval:
+			return s.decided(n, w, Decision{Verdict: w.Gate.Default, Expired: true, Answers: w.Gate.Answers})
+		case WaitRemind:
+			return s.remind(n, w)
+		case WaitEscalate:
+			return s.escalate(n, w)
 		}
 		if n.within == nil {
 			return s.fault(ClassUnknownState, fmt.Errorf("the machine has no Within in this state"))
@@ -370,6 +278,7 @@ func (f *Fold) settle(all bool) {
 		parked = parked || w.Cause != nil
 	}
 	f.rec.Waits = rest
+	f.silence(func(*Pending) bool { return true })
 	if parked {
 		f.rest()
 	}

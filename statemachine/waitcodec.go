@@ -10,6 +10,8 @@ func writeWait(a *appender, w *Wait) {
 	a.timeIf("due", w.Due)
 	a.num("try", w.Try)
 	a.time("at", w.At)
+	writeGate(a, w.Gate)
+	a.textIf("of", w.Of)
 	writeCause(a, "cause", w.Cause)
 	a.b = append(a.b, '}')
 }
@@ -39,6 +41,12 @@ func readWait(p *scan, w *Wait) {
 	}
 	if p.field("at") {
 		w.At = p.time()
+	}
+	if p.field("gate") {
+		w.Gate = readGate(p)
+	}
+	if p.field("of") {
+		w.Of = p.str()
 	}
 	if p.field("cause") {
 		w.Cause = readCause(p)

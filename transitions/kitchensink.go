@@ -23,9 +23,10 @@ type sinkData struct {
 	statemachine.Meta
 	Steps []sinkStep `json:"steps"`
 
-	At      int                               `json:"at,omitempty"`   // the step under way
-	Done    int                               `json:"done,omitempty"` // how many of its repeats are
-	Results statemachine.Log[json.RawMessage] `json:"results"`        // of all effects, in order
+	At      int                               `json:"at,omitempty"`      // the step under way
+	Done    int                               `json:"done,omitempty"`    // how many of its repeats are
+	Refused bool                              `json:"refused,omitempty"` // somebody rejected what the step asks
+	Results statemachine.Log[json.RawMessage] `json:"results"`           // of all effects, in order
 }
 
 // sinkStep is a line of the script: an effect to perform, a wait, or the end.
@@ -48,7 +49,7 @@ type sinkStep struct {
 
 	Sleep   statemachine.Duration `json:"sleep,omitempty"`   // how long to wait
 	Await   string                `json:"await,omitempty"`   // name of a signal; its payload is a result
-	Timeout statemachine.Duration `json:"timeout,omitempty"` // how long to wait for that; default 10 years
+	Timeout statemachine.Duration `json:"timeout,omitempty"` // how long to wait for that, or for people; default 10 years
 
 	// Fan are effects to perform at once, all of them Repeat times: Limit at a
 	// time, with results in their order. "{item}" in an input or a key of theirs is
@@ -56,7 +57,8 @@ type sinkStep struct {
 	Fan   []sinkStep `json:"fan,omitempty"`
 	Limit int        `json:"limit,omitempty"` // default 8
 
-	Child *sinkChild `json:"child,omitempty"` // a run to wait for; what it comes to is a result
+	Approve *sinkApproval `json:"approve,omitempty"` // what to ask people; their decision is a result
+	Child   *sinkChild    `json:"child,omitempty"`   // a run to wait for; what it comes to is a result
 }
 
 // sinkUndo is an effect that takes another back.
@@ -76,8 +78,8 @@ type sinkChild struct {
 // and for measurements. It may use every effect the fleet has.
 //
 // Version 1 does not wait, and version 2 performs one effect at a time, has no
-// children, and neither catches nor undoes: they are there for the runs that began
-// with them.
+// children, asks nobody, and neither catches nor undoes: they are there for the
+// runs that began with them.
 func kitchensink(effects []string, version int) *statemachine.Machine[sinkData] {
 	m := statemachine.New[sinkData]("kitchensink", version)
 	m.Check(func(s *sinkData) error { return s.check(effects, version) })
@@ -88,6 +90,7 @@ func kitchensink(effects []string, version int) *statemachine.Machine[sinkData] 
 	if version > 2 {
 		next.When((*sinkData).begetting, "child").When((*sinkData).fanning, "fan")
 		next.When((*sinkData).tryingToBook, "try_to_book").When((*sinkData).trying, "try").When((*sinkData).booking, "book")
+		next.When((*sinkData).asking, "ask")
 	}
 	next.Then("perform")
 	perform := func(state string) *statemachine.State[sinkData] {
@@ -113,6 +116,12 @@ func kitchensink(effects []string, version int) *statemachine.Machine[sinkData] 
 		m.State("fan", statemachine.EachOf((*sinkData).items, defaultAtOnce, statemachine.ToolNames(effects...), (*sinkData).pickItem, (*sinkData).itemDone).
 			LimitOf((*sinkData).atOnce).Key((*sinkData).itemKey).Flow((*sinkData).itemFlow).QueuedWhen((*sinkData).itemQueued)).
 			Visits(maxSinkSteps, "too_long").Then("next")
+		tell := statemachine.CallOf(statemachine.ToolNames(effects...), (*sinkData).notice, nil)
+		m.State("ask", statemachine.ApproveOf((*sinkData).approval, (*sinkData).shown, (*sinkData).decided).Tell(tell)).
+			WithinOf((*sinkData).patience, "undecided").Visits(maxSinkSteps, "too_long").
+			When((*sinkData).refused, "rejected").Then("next")
+		m.Fail("undecided", "approval_timeout")
+		m.Fail("rejected", "rejected")
 	}
 	m.Succeed("done")
 	m.Fail("failed", "scripted_failure").Because((*sinkData).reason)
@@ -122,8 +131,8 @@ func kitchensink(effects []string, version int) *statemachine.Machine[sinkData] 
 
 // check says what is wrong with the script.
 func (s *sinkData) check(effects []string, version int) error {
-	if s.At != 0 || s.Done != 0 || s.Results.Len() != 0 {
-		return errors.New("at, done and results are the run's own: they cannot be given")
+	if s.At != 0 || s.Done != 0 || s.Refused || s.Results.Len() != 0 {
+		return errors.New("at, done, refused and results are the run's own: they cannot be given")
 	}
 	var faults []error
 	total := 0
@@ -142,7 +151,7 @@ func (s *sinkData) check(effects []string, version int) error {
 
 func (p sinkStep) check(effects []string, version int) error {
 	what := 0
-	for _, is := range []bool{p.Do != "", p.Fail != "", p.Sleep != 0, p.Await != "", p.Child != nil, p.Fan != nil} {
+	for _, is := range []bool{p.Do != "", p.Fail != "", p.Sleep != 0, p.Await != "", p.Child != nil, p.Fan != nil, p.Approve != nil} {
 		if is {
 			what++
 		}
@@ -150,7 +159,7 @@ func (p sinkStep) check(effects []string, version int) error {
 	waits := p.Sleep != 0 || p.Await != ""
 	switch {
 	case what != 1:
-		return errors.New("a step has exactly one of do, sleep, await, child, fan and fail")
+		return errors.New("a step has exactly one of do, sleep, await, child, fan, approve and fail")
 	case version == 1 && (waits || p.Timeout != 0):
 		return errors.New("version 1 of the machine does not wait")
 	case version < 3 && p.Child != nil:
@@ -159,8 +168,10 @@ func (p sinkStep) check(effects []string, version int) error {
 		return fmt.Errorf("version %d of the machine neither catches nor undoes", version)
 	case p.Do == "" && (p.Input != nil || p.Key != "" || p.Flow != "" || p.Repeat != 0 && p.Fan == nil || p.Place != "" || p.Catch || p.Undo != nil):
 		return errors.New("input, key, flow, repeat, place, catch and undo are of a step with do")
-	case p.Timeout != 0 && p.Await == "":
-		return errors.New("timeout is of a step with await")
+	case p.Timeout != 0 && p.Await == "" && p.Approve == nil:
+		return errors.New("timeout is of a step with await or approve")
+	case version < 3 && p.Approve != nil:
+		return fmt.Errorf("version %d of the machine asks nobody", version)
 	case p.Sleep < 0 || time.Duration(p.Sleep) > statemachine.MaxWait:
 		return fmt.Errorf("sleep is %s, not 0 to %s", time.Duration(p.Sleep), statemachine.MaxWait)
 	case p.Timeout < 0 || time.Duration(p.Timeout) > statemachine.MaxWait:
@@ -171,6 +182,8 @@ func (p sinkStep) check(effects []string, version int) error {
 		return fmt.Errorf("child.machine is %q, not %s", p.Child.Machine, queue.NameGrammar)
 	case p.Child != nil && len(p.Child.ID) > statemachine.MaxID:
 		return fmt.Errorf("child.id has more than %d bytes", statemachine.MaxID)
+	case p.Approve != nil:
+		return p.Approve.check(effects)
 	case p.Do == "":
 		return p.checkFan(effects, version)
 	case p.Limit != 0:

@@ -219,6 +219,44 @@ func TestKitchensink(t *testing.T) {
 	}
 }
 
+// TestKitchensinkAsks: people are asked and told, their decision is a result,
+// and one who rejects ends the run.
+func TestKitchensinkAsks(t *testing.T) {
+	t.Parallel()
+	script := `{"steps":[{"approve":{"by":["anna","bert"],"quorum":2,"show":{"amount":7},"remind":"1h"},"timeout":"3h"},{"do":"noop"}]}`
+	r := run(t, Config{}, "kitchensink", script)
+	if calls := r.Calls("log"); r.State() != "ask" || len(calls) != 1 || !strings.Contains(string(calls[0].Input), `"kind":"ask"`) || !strings.Contains(string(calls[0].Input), `"show":{"amount":7}`) {
+		t.Fatalf("in %s, told %+v", r.State(), calls)
+	}
+	r.Advance(time.Hour)
+	if calls := r.Calls("log"); len(calls) != 2 || !strings.Contains(string(calls[1].Input), `"kind":"remind"`) {
+		t.Errorf("told %+v", calls)
+	}
+	for _, who := range []string{"anna", "bert"} {
+		if err := r.Decide(who, statemachine.Approved); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if log := r.Log("results"); r.Status() != statemachine.StatusSucceeded || len(log) != 2 || !strings.Contains(string(log[0]), `"verdict":"approve","answers":[{"by":"anna"`) {
+		t.Errorf("%s with %s", r.Status(), log)
+	}
+	r = run(t, Config{}, "kitchensink", script)
+	if err := r.Decide("carl", statemachine.Approved); err == nil || !strings.Contains(err.Error(), "not_allowed") {
+		t.Errorf("carl decides: %v", err)
+	}
+	if err := r.Decide("anna", statemachine.Rejected); err != nil || r.Cause().Class != "rejected" {
+		t.Errorf("%v, %+v", err, r.Cause())
+	}
+	r = run(t, Config{}, "kitchensink", script)
+	if r.Advance(3 * time.Hour); r.Cause().Class != "approval_timeout" {
+		t.Errorf("%+v", r.Cause())
+	}
+	err := pawltest.Refused(t, shipped(t, Config{}), json.RawMessage(script), pawltest.Machine("kitchensink", 2))
+	if err == nil || !strings.Contains(err.Error(), "version 2 of the machine asks nobody") {
+		t.Errorf("version 2: %v", err)
+	}
+}
+
 // A step can ask to be performed by the fleet, where others are not.
 func TestKitchensinkQueues(t *testing.T) {
 	t.Parallel()
@@ -331,13 +369,16 @@ func TestAdmission(t *testing.T) {
 		{"invoice", `{"invoice":"a b","to":"a@b","document":{"text":"a"}}`, "without spaces"},
 		{"invoice", `{"invoice":"1","to":"a@b","document":{"text":"a"},"entry":"x"}`, "results"},
 		{"kitchensink", `{"steps":[{"do":"rm.rf"}]}`, `steps[0]: effect "rm.rf" is not known here`},
-		{"kitchensink", `{"steps":[{"do":"noop"},{}]}`, "steps[1]: a step has exactly one of do, sleep, await, child, fan and fail"},
+		{"kitchensink", `{"steps":[{"do":"noop"},{}]}`, "steps[1]: a step has exactly one of do, sleep, await, child, fan, approve and fail"},
 		{"kitchensink", `{"steps":[{"do":"noop","fail":"x"}]}`, "exactly one"},
 		{"kitchensink", `{"steps":[{"fail":"x","repeat":2}]}`, "input, key, flow, repeat, place, catch and undo are of a step with do"},
 		{"kitchensink", `{"steps":[{"do":"noop","undo":{"do":"rm.rf"}}]}`, `undo: effect "rm.rf" is not known here`},
 		{"kitchensink", `{"steps":[{"sleep":"1s","await":"word"}]}`, "exactly one"},
 		{"kitchensink", `{"steps":[{"child":{"machine":"No name"}}]}`, `child.machine is "No name"`},
-		{"kitchensink", `{"steps":[{"sleep":"1s","timeout":"1s"}]}`, "timeout is of a step with await"},
+		{"kitchensink", `{"steps":[{"sleep":"1s","timeout":"1s"}]}`, "timeout is of a step with await or approve"},
+		{"kitchensink", `{"steps":[{"approve":{}}]}`, "steps[0]: approve names nobody in by"},
+		{"kitchensink", `{"steps":[{"approve":{"by":["a b"]}}]}`, `approver "a b" is not one token of a subject`},
+		{"kitchensink", `{"steps":[{"approve":{"by":["a"],"tell":"rm"}}]}`, `effect "rm" is not known here`},
 		{"kitchensink", `{"steps":[{"sleep":"-1s"}]}`, "sleep is -1s, not 0 to 87600h0m0s"},
 		{"kitchensink", `{"steps":[{"await":"word","timeout":"87601h"}]}`, "timeout is 87601h0m0s"},
 		{"kitchensink", `{"steps":[{"do":"noop","repeat":-1}]}`, "repeat is -1"},

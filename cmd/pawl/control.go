@@ -102,6 +102,8 @@ func advise(err error) error {
 	}
 	hint := ""
 	switch e.Class {
+	case statemachine.ClassUnknownApproval:
+		hint = "pawl approval ls"
 	case api.ClassForbidden:
 		hint = "it needs another role; sign in as somebody who may"
 	case api.ClassConflict:

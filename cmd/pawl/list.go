@@ -22,6 +22,8 @@ type list struct {
 	*app
 	query api.RunsQuery
 	limit int // 0: all
+
+	approvals bool // of the runs, their approvals are shown
 }
 
 func (a *app) listCommand() *cobra.Command {
@@ -141,7 +143,7 @@ func (l *list) index(ctx context.Context, f *cli.Fleet, p *listPrinter) error {
 	}
 	switch {
 	case p.count == 0:
-		fmt.Fprintln(l.Stderr, "no runs")
+		fmt.Fprintln(l.Stderr, "no "+l.what())
 	case q.Cursor != "":
 		fmt.Fprintf(l.Stderr, "the first %d; --all shows all\n", p.count)
 	}
@@ -152,7 +154,7 @@ func (l *list) index(ctx context.Context, f *cli.Fleet, p *listPrinter) error {
 func (l *list) history(ctx context.Context, f *cli.Fleet, p *listPrinter) error {
 	q := l.query
 	found, err := f.Answers.Runs(ctx, api.Filter{
-		Machine: q.Machine, State: q.State, Status: q.Status, Where: q.Where, Since: q.Since, Until: q.Until, Limit: l.limit,
+		Machine: q.Machine, State: q.State, Status: q.Status, Where: q.Where, Since: q.Since, Until: q.Until, Approver: q.Approver, Limit: l.limit,
 	})
 	if err != nil {
 		return err
@@ -166,11 +168,19 @@ func (l *list) history(ctx context.Context, f *cli.Fleet, p *listPrinter) error 
 	l.sayUnreadable(found.Unreadable)
 	switch {
 	case found.Matched == 0:
-		fmt.Fprintln(l.Stderr, "no runs")
+		fmt.Fprintln(l.Stderr, "no "+l.what())
 	case len(found.Runs) < found.Matched:
 		fmt.Fprintf(l.Stderr, "%d of %d runs; --all shows all\n", len(found.Runs), found.Matched)
 	}
 	return nil
+}
+
+// what is what is listed.
+func (l *list) what() string {
+	if l.approvals {
+		return "approvals"
+	}
+	return "runs"
 }
 
 func (l *list) sayUnreadable(n int) {
@@ -192,6 +202,8 @@ func (l *list) printer() *listPrinter {
 	p := &listPrinter{list: l, now: l.Now()}
 	if l.JSON() {
 		p.array = l.PrintArray()
+	} else if l.approvals {
+		p.table = l.PrintTable("RUN", "STATE", "BY", "ANSWERS", "SINCE", "DEADLINE", "APPROVAL")
 	} else {
 		p.table = l.PrintTable("RUN", "MACHINE", "STATE", "STATUS", "REV", "UPDATED", "ERROR")
 	}
@@ -202,11 +214,33 @@ func (p *listPrinter) add(rows []api.Row) error {
 	for _, r := range rows {
 		p.count++
 		var err error
-		if p.array != nil {
+		if p.approvals {
+			err = p.addApprovals(r.Approvals)
+		} else if p.array != nil {
 			err = p.array.Add(r)
 		} else {
 			machine := fmt.Sprintf("%s@%d", r.Machine, r.Version)
 			err = p.table.Row(r.ID, machine, r.State, r.Status, r.Revision, cli.Age(p.now, r.Updated), cli.Clip(causeText(r.Error), 60))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *listPrinter) addApprovals(all []api.Approval) error {
+	for _, a := range all {
+		var err error
+		if p.array != nil {
+			err = p.array.Add(a)
+		} else {
+			due := ""
+			if a.Deadline != nil {
+				due = "in " + max(0, a.Deadline.Sub(p.now)).Round(time.Second).String()
+			}
+			answers := fmt.Sprintf("%d of %d", len(a.Answers), a.Quorum)
+			err = p.table.Row(a.Run, a.State, cli.Clip(strings.Join(a.Missing, ", "), 40), answers, cli.Age(p.now, a.Since), due, a.ID)
 		}
 		if err != nil {
 			return err

@@ -64,7 +64,7 @@ one line there, whatever -o says.
 	machine.AddCommand(a.machineListCommand(), a.machineShowCommand(), a.machineGraphCommand())
 	workers := &cobra.Command{Use: "worker", Short: "Look at workers"}
 	workers.AddCommand(a.workerListCommand())
-	c.AddCommand(run, machine, a.effectCommand(), a.stateCommand(), a.scheduleCommand(), workers, a.provisionCommand(), a.benchCommand(), a.doctorCommand())
+	c.AddCommand(run, a.approvalCommand(), machine, a.effectCommand(), a.stateCommand(), a.scheduleCommand(), workers, a.provisionCommand(), a.benchCommand(), a.doctorCommand())
 	c.PersistentFlags().Var(&a.user, "as", "user of the control API, where the server's permissions pin users to their subjects")
 	return c
 }

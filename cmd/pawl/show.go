@@ -151,6 +151,9 @@ func (a *app) printPending(pending []api.Pending, waits []api.Wait, now time.Tim
 		if c := p.Child; c != nil {
 			what, key = what+" "+c.Machine, c.ID
 		}
+		if p.Tells != "" {
+			what += " (to tell approvers)"
+		}
 		if err := t.Row(what, p.Place, p.Attempt, cli.Age(now, p.Since), next, key, causeText(p.Error)); err != nil {
 			return err
 		}
@@ -159,6 +162,9 @@ func (a *app) printPending(pending []api.Pending, waits []api.Wait, now time.Tim
 		what, next := string(w.Kind), ""
 		if w.Signal != "" {
 			what += " " + w.Signal
+		}
+		if a := w.Approval; a != nil {
+			what += " by " + strings.Join(a.Missing, ", ")
 		}
 		if w.Due != nil {
 			next = "in " + max(0, w.Due.Sub(now)).Round(time.Second).String()

@@ -23,7 +23,7 @@ func (p *Process) serve(ctx context.Context, w *worker.Worker) {
 	answers := &api.Answers{
 		Log: p.queue.Log, Blobs: p.queue.Blobs, Letters: p.queue.Letters, Sender: p.queue.Sender, Index: p.store, Copies: copies{p.store, p.queue.Log},
 		Bell: p.queue.Log, Registry: p.queue.Machines, Counts: counts{p.store}, Streams: p.queue, Flow: p.queue.Flow, Mailroom: p.queue.Mailroom(),
-		Definitions: p.catalog,
+		Definitions: p.catalog, Forker: p.queue.Forker(),
 		Policy: func(effect string) (api.EffectPolicy, bool) {
 			y, ok := w.Policy(effect)
 			l := p.cfg.Effects.Limits[effect]

@@ -237,6 +237,7 @@ func (s *Server) command(v Verb) func(context.Context, Caller, *CommandRequest) 
 	kind := map[Verb]statemachine.EventKind{
 		RunsCancel: statemachine.EventCancel, RunsTerminate: statemachine.EventTerminate, RunsPause: statemachine.EventPause,
 		RunsResume: statemachine.EventResume, RunsRetry: statemachine.EventRedrive, RunsResolve: statemachine.EventResolve,
+		RunsConfirm: statemachine.EventConfirm,
 	}[v]
 	name := strings.TrimPrefix(string(v), "runs.")
 	return func(ctx context.Context, c Caller, q *CommandRequest) (*Told, error) {
@@ -247,8 +248,8 @@ func (s *Server) command(v Verb) func(context.Context, Caller, *CommandRequest) 
 		f.text("by", by, maxID)
 		f.text("reason", q.Reason, maxReason)
 		f.text("effect", q.Effect, maxID)
-		if q.Effect != "" && v != RunsRetry && v != RunsResolve && q.To == "" {
-			f.addf("effect is for a retry, a resolve, or a resume that names a state only")
+		if q.Effect != "" && v != RunsRetry && v != RunsResolve && v != RunsConfirm && q.To == "" {
+			f.addf("effect is for a retry, a resolve, a confirm, or a resume that names a state only")
 		}
 		if q.To != "" {
 			f.name("to", q.To)
@@ -272,7 +273,7 @@ func (s *Server) command(v Verb) func(context.Context, Caller, *CommandRequest) 
 		if err := f.err(); err != nil {
 			return nil, err
 		}
-		told, err := s.tell(ctx, timeout, q.ID, name, statemachine.CommandEventID(q.RequestID), func(r *statemachine.Stored) error { return s.fits(q, r) }, func(ctx context.Context) error {
+		told, err := s.tell(ctx, timeout, q.ID, name, statemachine.CommandEventID(q.RequestID), func(r *statemachine.Stored) error { return s.fits(v, q, r) }, func(ctx context.Context) error {
 			return s.answers.Sender.Command(ctx, Command{
 				Run: q.ID, Kind: kind, ID: q.RequestID, Command: statemachine.Command{By: by, Reason: q.Reason, Effect: q.Effect, To: q.To, NoUndo: q.NoUndo, Result: q.Result},
 			})
@@ -285,9 +286,20 @@ func (s *Server) command(v Verb) func(context.Context, Caller, *CommandRequest) 
 }
 
 // fits refuses what names an effect that the run has not given up, or a state
-// that it cannot be sent on to: such a command would be recorded, and change
-// nothing. A machine that is not known here is judged by who drives it.
-func (s *Server) fits(q *CommandRequest, r *statemachine.Stored) error {
+// that it cannot be sent on to, or has nothing to confirm: such a command would
+// be recorded, and change nothing. A machine that is not known here is judged by who drives it.
+func (s *Server) fits(v Verb, q *CommandRequest, r *statemachine.Stored) error {
+	open := slices.ContainsFunc(r.Pending, func(p statemachine.Pending) bool {
+		return p.Unconfirmed() && (q.Effect == "" || p.ID == q.Effect)
+	})
+	switch {
+	case v == RunsConfirm && !open:
+		return badf("run %s has nothing to confirm", quoted(r.Run))
+	case v == RunsConfirm:
+		return nil
+	case v == RunsRetry && open && q.Effect != "":
+		return badf("run %s: effect %s was not given up, it waits to be confirmed", quoted(r.Run), quoted(q.Effect))
+	}
 	if q.To != "" {
 		effect, err := r.SendOn(q.Effect)
 		if err != nil {

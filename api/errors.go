@@ -40,6 +40,7 @@ const (
 	ClassFull        = "full"        // 503: a queue has no room: nothing was stored; ask again later
 	ClassInternal    = "internal"    // 500: a fault of ours
 
+	ClassInFlight       = "in_flight"       // 409: an effect is under way, so nothing can begin there
 	ClassUnknownMachine = "unknown_machine" // 422: who answers does not have the machine, or not in this version
 )
 
@@ -52,7 +53,7 @@ func CodeOf(class string) int {
 		return 403
 	case ClassNotFound, statemachine.ClassUnknownApproval:
 		return 404
-	case ClassConflict, ClassEnded, statemachine.ClassAnswered, statemachine.ClassTooLate, statemachine.ClassShownChanged:
+	case ClassConflict, ClassEnded, statemachine.ClassAnswered, statemachine.ClassTooLate, statemachine.ClassShownChanged, ClassInFlight:
 		return 409
 	case ClassTooLarge:
 		return 413

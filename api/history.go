@@ -33,15 +33,16 @@ type Revision struct {
 
 // Event is one that was applied.
 type Event struct {
-	ID      string                 `json:"id"`
-	Kind    statemachine.EventKind `json:"kind"`
-	At      time.Time              `json:"at"`
-	Name    string                 `json:"name,omitempty"`   // effect type, or name of a signal
-	Effect  string                 `json:"effect,omitempty"` // id of the effect it is about
-	Try     int                    `json:"try,omitempty"`
-	Error   *statemachine.Cause    `json:"error,omitempty"`
-	RetryAt *time.Time             `json:"retry_at,omitempty"`
-	Free    bool                   `json:"free,omitempty"` // the failure spent no attempt
+	ID       string                 `json:"id"`
+	Kind     statemachine.EventKind `json:"kind"`
+	At       time.Time              `json:"at"`
+	Name     string                 `json:"name,omitempty"`   // effect type, or name of a signal
+	Effect   string                 `json:"effect,omitempty"` // id of the effect it is about
+	Try      int                    `json:"try,omitempty"`
+	Error    *statemachine.Cause    `json:"error,omitempty"`
+	RetryAt  *time.Time             `json:"retry_at,omitempty"`
+	Free     bool                   `json:"free,omitempty"`     // the failure spent no attempt
+	Recorded bool                   `json:"recorded,omitempty"` // an outcome of the original of this fork: nothing was performed
 	// Command is what a command says: who asked for it, and why. It is nil if it
 	// says nothing, and for other events.
 	Command *statemachine.Command `json:"command,omitempty"`
@@ -89,7 +90,7 @@ func RevisionOf(r *statemachine.Stored) *Revision {
 	for i := range r.Events {
 		e := &r.Events[i]
 		v.Events = append(v.Events, Event{
-			ID: e.ID, Kind: e.Kind, At: e.At, Name: e.Name, Effect: e.Effect, Try: e.Try, Error: e.Cause, RetryAt: e.RetryAt, Free: e.Free,
+			ID: e.ID, Kind: e.Kind, At: e.At, Name: e.Name, Effect: e.Effect, Try: e.Try, Error: e.Cause, RetryAt: e.RetryAt, Free: e.Free, Recorded: e.Recorded,
 			Command: commandOf(e),
 		})
 	}

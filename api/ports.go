@@ -190,6 +190,7 @@ type Answers struct {
 	Definitions Definitions
 	// Policy is that of an effect type in this process; false if it has none.
 	Policy func(effect string) (EffectPolicy, bool)
+	Forker Forker
 	// Observers see what explains a run, beside its record and letters.
 	Observers []Observer
 }

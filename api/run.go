@@ -40,6 +40,7 @@ type Run struct {
 	Ending *statemachine.Ending `json:"ending,omitempty"`
 	Inbox  []Signal             `json:"inbox,omitempty"`
 	Index  map[string]string    `json:"index,omitempty"`
+	Origin *Origin              `json:"origin,omitempty"` // of a fork: where it began
 	// Budgets are how much of what it may spend the run has used.
 	Budgets map[string]statemachine.Spent `json:"budgets,omitempty"`
 	Visits  map[string]int                `json:"visits,omitempty"` // of the states that can be entered again
@@ -192,7 +193,7 @@ func runOf(r *statemachine.Record) *Run {
 	run := &Run{
 		ID: r.Run, Machine: r.Machine, Version: r.Version, State: r.To, Status: r.Status, Revision: r.Rev, Tenant: r.Tenant,
 		Error: r.Cause, Started: r.Started, Updated: r.At, Data: r.Data, Index: r.Index, Build: r.Build, By: r.By,
-		Pending: make([]Pending, 0, len(r.Pending)), Ending: r.Ending, Parent: parentOf(r), Budgets: r.Budgets,
+		Pending: make([]Pending, 0, len(r.Pending)), Ending: r.Ending, Parent: parentOf(r), Budgets: r.Budgets, Origin: originOf(r.Origin),
 	}
 	for i := range r.Waits {
 		w := &r.Waits[i]

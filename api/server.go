@@ -110,6 +110,8 @@ func NewServer(a *Answers, o ServerOptions) *Server {
 		RunsReplay:     {reads, maxRequest, on(timed(s, s.replay))},
 		RunsStart:      {changes, maxInput, on(s.start)},
 		RunsSignal:     {changes, maxInput, on(s.signal)},
+		RunsFork:       {changes, maxInput, on(s.fork)},
+		RunsConfirm:    {changes, maxRequest, on(s.command(RunsConfirm))},
 		RunsCancel:     {changes, maxRequest, on(s.command(RunsCancel))},
 		RunsTerminate:  {changes, maxRequest, on(s.command(RunsTerminate))},
 		RunsPause:      {changes, maxRequest, on(s.command(RunsPause))},

@@ -19,7 +19,7 @@ const (
 	RoleView    Role = "view"    // reads
 	RoleProduce Role = "produce" // starts runs and signals to them
 	RoleDecide  Role = "decide"  // decides what runs ask people
-	RoleOperate Role = "operate" // cancels, pauses, resumes and retries them, changes letters, and holds effects up
+	RoleOperate Role = "operate" // cancels, pauses, resumes, retries and forks them, changes letters, and holds effects up
 )
 
 // Verb is what is asked for: <noun>.<verb>, the end of its subject.
@@ -35,6 +35,8 @@ const (
 	RunsReplay     Verb = "runs.replay"     // ReplayQuery → Replayed
 	RunsStart      Verb = "runs.start"      // StartRequest → Started
 	RunsSignal     Verb = "runs.signal"     // SignalRequest → Told
+	RunsFork       Verb = "runs.fork"       // ForkRequest → Forked
+	RunsConfirm    Verb = "runs.confirm"    // CommandRequest → Told
 	RunsCancel     Verb = "runs.cancel"     // CommandRequest → Told
 	RunsTerminate  Verb = "runs.terminate"  // CommandRequest → Told
 	RunsPause      Verb = "runs.pause"      // CommandRequest → Told
@@ -58,7 +60,7 @@ const (
 // Verbs lists the verbs.
 func Verbs() []Verb {
 	return []Verb{
-		RunsGet, RunsList, RunsHistory, RunsWait, RunsExplain, RunsReplay, RunsStart, RunsSignal, RunsCancel, RunsTerminate, RunsPause, RunsResume, RunsRetry, RunsResolve,
+		RunsGet, RunsList, RunsHistory, RunsWait, RunsExplain, RunsReplay, RunsStart, RunsSignal, RunsCancel, RunsTerminate, RunsPause, RunsResume, RunsRetry, RunsResolve, RunsFork, RunsConfirm,
 		ApprovalsGet, ApprovalsDecide, ApprovalsDelegate,
 		MachinesList, MachinesGet, LettersList, LettersGet, LettersPlan, LettersRedrive, LettersDiscard, StreamsGet, BlobsGet, FlowGet, FlowHold, FlowRelease,
 	}
@@ -71,7 +73,7 @@ func (v Verb) Role() Role {
 		return RoleProduce
 	case ApprovalsDecide, ApprovalsDelegate:
 		return RoleDecide
-	case RunsCancel, RunsTerminate, RunsPause, RunsResume, RunsRetry, RunsResolve, LettersRedrive, LettersDiscard, FlowHold, FlowRelease:
+	case RunsCancel, RunsTerminate, RunsPause, RunsResume, RunsRetry, RunsResolve, RunsFork, RunsConfirm, LettersRedrive, LettersDiscard, FlowHold, FlowRelease:
 		return RoleOperate
 	}
 	return RoleView
@@ -242,7 +244,7 @@ type CommandRequest struct {
 	RequestID string                 `json:"request_id,omitempty"` // the same is applied once; one is made if it is absent
 	By        string                 `json:"by,omitempty"`         // who asks, recorded after Unverified; for a verified caller, the caller
 	Reason    string                 `json:"reason,omitempty"`     // at most 2 KB
-	Effect    string                 `json:"effect,omitempty"`     // retry: id of the effect; default: all that were given up. resolve: id of the effect
+	Effect    string                 `json:"effect,omitempty"`     // retry, confirm: id of the effect; default: all. resolve: id of the effect
 	To        string                 `json:"to,omitempty"`         // resume of a parked run: an exit of its state, which it takes; what was given up is left for good. Needs a reason
 	Result    json.RawMessage        `json:"result,omitempty"`     // resolve: what the effect came to
 	NoUndo    bool                   `json:"no_undo,omitempty"`    // cancel: at once, and what the run did stays done

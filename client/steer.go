@@ -37,7 +37,7 @@ type CommandOptions struct {
 	RequestID string // the same is applied once; default: one is made
 	By        string // who asks, recorded as "unverified:<By>"; with WithUser the user is, plain
 	Reason    string // why, at most 2 KB
-	Effect    string // Retry: id of the effect; default: all that were given up. Resolve: id of the effect
+	Effect    string // Retry, Confirm: id of the effect; default: all. Resolve: id of the effect
 	To        string // Resume of a parked run: an exit of its state, which it takes; what was given up is left for good. Needs a Reason
 	NoUndo    bool   // Cancel: at once, and what the run did stays done
 }
@@ -93,8 +93,8 @@ func (c *Client) Resolve(ctx context.Context, run string, result any, o CommandO
 
 func (c *Client) command(ctx context.Context, v api.Verb, what, run string, o CommandOptions) (Told, error) {
 	op := what + " run " + run
-	if o.Effect != "" && v != api.RunsRetry && o.To == "" {
-		return Told{}, invalid(op, errors.New("an effect is for Retry, Resolve, and a Resume that names a state"))
+	if o.Effect != "" && v != api.RunsRetry && v != api.RunsConfirm && o.To == "" {
+		return Told{}, invalid(op, errors.New("an effect is for Retry, Resolve, Confirm, and a Resume that names a state"))
 	}
 	if o.NoUndo && v != api.RunsCancel {
 		return Told{}, invalid(op, errors.New("NoUndo is for Cancel"))

@@ -45,6 +45,7 @@ const (
 	Crashed      Code = "crashed"         // parked: workers died while they performed it
 	Unverified   Code = "unverified"      // a try may have performed it: the next finds out whether it did
 	Verifying    Code = "verifying"       // a worker finds out whether a try before performed it
+	Unconfirmed  Code = "unconfirmed"     // a fork asks what its original did not: a person is asked first
 	Undoing      Code = "undoing"         // it takes back what the run did, and takes its course
 	UndoRetry    Code = "undo_retry"      // … its last try failed: waits for the next
 	UndoGivenUp  Code = "undo_given_up"   // … and is parked: waits for a person

@@ -20,6 +20,11 @@ func (f *Facts) effect(p *statemachine.Pending) Reason {
 	}
 	switch p.Place {
 	case statemachine.Parked:
+		if p.Unconfirmed() {
+			e.Code, e.Text = Unconfirmed, fmt.Sprintf("%s is not performed until it is confirmed: %s", f.name(p), p.Cause.Message)
+			e.Help = "pawl run confirm " + word(f.Run) + "; " + f.resolve(p)
+			break
+		}
 		f.parked(&e, p)
 	case statemachine.Held:
 		e.Code, e.Text, e.Help = Held, f.name(p)+" is held until the run is resumed", "pawl run resume "+word(f.Run)

@@ -45,7 +45,7 @@ func rank(c Code) int {
 		{Paused},
 		{StreamFull, NoWorkers, NotReady, NoMachine},
 		{StartWaits, EventWaits},
-		{GivenUp, InDoubt, Crashed, UndoGivenUp, EffectPaused, StatePaused, NoHandler},
+		{GivenUp, Unconfirmed, InDoubt, Crashed, UndoGivenUp, EffectPaused, StatePaused, NoHandler},
 		{KeyHeld, OwnerLost, Lost, Again, Unclaimed, Elsewhere},
 		{KeyClosed, Limited, Unverified, Throttled, Retry, UndoRetry, RetryDue, Accepted, AwaitsChild, AwaitsSignal, AwaitsPeople, Sleeping, WaitDue},
 		{InQueue, Delivered, Inline, Verifying, Performing, Undoing},
@@ -150,7 +150,7 @@ func (f *Facts) stopped(x *Explanation) {
 func (f *Facts) letterWaits() bool {
 	return f.Record != nil && slices.ContainsFunc(f.Record.Pending, func(p statemachine.Pending) bool {
 		_, stored := f.Letters[p.ID]
-		return p.Place == statemachine.Parked && p.Rev == f.Record.Rev && f.Letters != nil && !stored
+		return p.Place == statemachine.Parked && !p.Unconfirmed() && p.Rev == f.Record.Rev && f.Letters != nil && !stored
 	})
 }
 

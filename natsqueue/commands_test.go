@@ -74,7 +74,7 @@ func TestSendRefuses(t *testing.T) {
 		{s.Command(t.Context(), api.Command{Run: "r", Kind: statemachine.EventCancel}), `cancel run "r": request id is empty`},
 		{s.Command(t.Context(), api.Command{Run: "r", Kind: statemachine.EventCancel, ID: "a\nb"}), `cancel run "r": request id "a\nb" has control characters, or blanks at its ends`},
 		{s.Command(t.Context(), api.Command{Run: "r", Kind: "stop", ID: "1"}), `stop run "r": no command is called "stop"`},
-		{s.Command(t.Context(), api.Command{Run: "r", Kind: statemachine.EventPause, ID: "1", Command: statemachine.Command{Effect: "e"}}), `pause run "r": pause: effect is for a redrive or a resolve only`},
+		{s.Command(t.Context(), api.Command{Run: "r", Kind: statemachine.EventPause, ID: "1", Command: statemachine.Command{Effect: "e"}}), `pause run "r": pause: effect is for a redrive, a resolve, a confirm, or a resume that names a state only`},
 	} {
 		if tt.err == nil || tt.err.Error() != tt.want {
 			t.Errorf("error %v, want %s", tt.err, tt.want)

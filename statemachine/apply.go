@@ -21,9 +21,12 @@ func (f *Fold) take(e *Event) error {
 	if err := depthWithin("value", body); err != nil {
 		return err
 	}
-	if e.Kind == EventStart {
+	switch e.Kind {
+	case EventStart:
 		err = f.start(e, body)
-	} else {
+	case EventFork:
+		err = f.fork(body, e)
+	default:
 		err = f.turn(e, body)
 	}
 	if err != nil {
@@ -99,12 +102,16 @@ func (f *Fold) start(e *Event, body json.RawMessage) error {
 
 // begin enters the first state.
 func (s *step) begin() error {
-	d := s.f.d
-	if d.longest > 0 {
-		due := s.now().Add(d.longest)
+	s.deadline()
+	return s.enter(s.f.d.nodes[0].name)
+}
+
+// deadline begins the wait that bounds the run, if it has a bound.
+func (s *step) deadline() {
+	if s.f.d.longest > 0 {
+		due := s.now().Add(s.f.d.longest)
 		s.arm(Wait{Kind: WaitDeadline, Due: &due})
 	}
-	return s.enter(d.nodes[0].name)
 }
 
 // result takes the answer to an effect, wherever the effect is.
@@ -138,7 +145,7 @@ func (f *Fold) answer(e *Event, effect string, body json.RawMessage) error {
 		if err := n.action.take(s.data, body); err != nil {
 			return s.fault(ClassInvalidResult, err)
 		}
-		if p.CanUndo {
+		if p.CanUndo && !e.Recorded { // what the original did, it may take back
 			if err := s.register(n, p.ID); err != nil {
 				return err
 			}
@@ -199,6 +206,10 @@ func (f *Fold) giveUp(e *Event, p Pending, c Cause) error {
 		s := &step{f: f, cause: e.ID}
 		s.inherit(p)
 		return s.unwind()
+	}
+	if c.Class == ClassUnconfirmed {
+		f.unconfirmed(p.ID, c)
+		return nil
 	}
 	n := f.d.byName[c.State]
 	if n != nil && f.goesOn(n, p, c.Class) {

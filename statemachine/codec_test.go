@@ -111,6 +111,15 @@ func records(t *testing.T) map[string]*sm.Record {
 	voted := next(t, pleas(), asked, saysOf(t, asked, "1", "anna", sm.Approved, t1))
 	voted = next(t, pleas(), voted, saysOf(t, asked, "2", "unverified:bert", sm.Approved, t1))
 	delegated := next(t, pleas(), voted, approvalEvent(t, sm.EventDelegate, "3", sm.Command{By: "bert", To: "carl", Reason: "on \"leave\"", Approval: of(t, asked, sm.WaitApproval).ID}, t1))
+	forked := step(d, "order-3", nil, forkEvent(t, result.Record, func(k *sm.Fork) {
+		k.Origin.Answers, k.Origin.Perform = sm.BlobHash([]byte("answers")), true
+		k.By, k.Reason, k.Set = "anna", "what if", json.RawMessage(`{"total":7}`)
+	}))
+	recorded := about(forked, sm.EventResult, `2`)
+	recorded.Recorded = true
+	recalled := step(d, "order-3", forked, recorded)
+	unconfirmed := step(d, "order-3", recalled, fails(recalled, sm.ClassUnconfirmed, nil))
+	confirmed := step(d, "order-3", unconfirmed, commandEvent(sm.EventConfirm, "f1", sm.Command{By: "anna"}))
 	each, waits := fanRecords(t)
 	in := startEvent(`{"nap":"1s","limit":"1m"}`)
 	in.Due = &t3
@@ -126,6 +135,7 @@ func records(t *testing.T) map[string]*sm.Record {
 	return map[string]*sm.Record{
 		"budget":      spent.Record,
 		"child_asked": asking.Record, "child": child.Record, "child_answering": answering.Record, "child_answered": answered.Record, "child_stopped": stopping.Record,
+		"forked": forked.Record, "answered": recalled.Record, "unconfirmed": unconfirmed.Record, "confirmed": confirmed.Record,
 		"each": each.Record, "branches": waits.Record,
 		"delayed": delayed.Record, "begun": begun.Record,
 		"asked": asked.Record, "voted": voted.Record, "delegated": delegated.Record,
@@ -249,7 +259,7 @@ func TestFields(t *testing.T) {
 	var b strings.Builder
 	for _, v := range []any{
 		sm.Record{}, sm.Event{}, sm.Frame{}, sm.Fan{}, sm.FanItem{}, sm.Pending{}, sm.Entry{}, sm.InboxSignal{}, sm.Wait{}, sm.LogRef{}, sm.Cause{}, sm.Letter{},
-		sm.Undo{}, sm.Ending{}, sm.Tombstone{}, sm.Chunk{}, sm.BlobRef{}, sm.Command{}, sm.Parent{}, sm.ChildRef{}, sm.Stop{}, sm.Answer{}, sm.Spent{}, sm.Gate{}, sm.Level{}, sm.Vote{}, sm.Delegation{}, sm.Reply{},
+		sm.Undo{}, sm.Ending{}, sm.Tombstone{}, sm.Chunk{}, sm.BlobRef{}, sm.Command{}, sm.Parent{}, sm.ChildRef{}, sm.Stop{}, sm.Answer{}, sm.Spent{}, sm.Gate{}, sm.Level{}, sm.Vote{}, sm.Delegation{}, sm.Reply{}, sm.Origin{}, sm.Fork{}, sm.AnswersOf{}, sm.Recalled{},
 	} {
 		tp := reflect.TypeOf(v)
 		b.WriteString(strings.ToLower(tp.Name()) + ":")

@@ -27,8 +27,8 @@ func (c Command) Check(kind EventKind) error {
 	switch {
 	case !kind.IsCommand():
 		return fmt.Errorf("no command is called %q", trim(string(kind), 64))
-	case c.Effect != "" && kind != EventRedrive && kind != EventResolve && (kind != EventResume || c.To == ""):
-		err = errors.New("effect is for a redrive, a resolve, or a resume that names a state only")
+	case c.Effect != "" && kind != EventRedrive && kind != EventResolve && kind != EventConfirm && (kind != EventResume || c.To == ""):
+		err = errors.New("effect is for a redrive, a resolve, a confirm, or a resume that names a state only")
 	case c.To != "" && kind != EventResume && kind != EventDelegate:
 		err = errors.New("to is for a resume or a delegate only")
 	case kind == EventDelegate && !validApprover(c.To):
@@ -90,7 +90,7 @@ const maxEdit = 512 << 10
 // IsCommand reports whether events of this kind are commands of a person.
 func (k EventKind) IsCommand() bool {
 	switch k {
-	case EventCancel, EventTerminate, EventPause, EventResume, EventRedrive, EventResolve, EventApproval, EventDelegate:
+	case EventCancel, EventTerminate, EventPause, EventResume, EventRedrive, EventResolve, EventConfirm, EventApproval, EventDelegate:
 		return true
 	}
 	return false
@@ -142,6 +142,8 @@ func (f *Fold) command(e *Event, body json.RawMessage) error {
 		return f.resolve(e, c)
 	case EventApproval, EventDelegate:
 		f.approval(e, c)
+	case EventConfirm:
+		f.confirm(c)
 	}
 	return nil
 }
@@ -193,7 +195,7 @@ func (f *Fold) redrive(c Command) error {
 		}
 	}
 	meant := func(p *Pending) bool {
-		return p.Place == Parked && (c.Effect == "" || p.ID == c.Effect) && (c.Try == 0 || p.Try == c.Try)
+		return p.Place == Parked && !p.Unconfirmed() && (c.Effect == "" || p.ID == c.Effect) && (c.Try == 0 || p.Try == c.Try)
 	}
 	f.replaceAll(meant, func(p *Pending) {
 		p.Try++

@@ -220,6 +220,15 @@ func writeRecord(a *appender, r *Record) {
 	listIf(a, "outbox", r.Outbox, writeEntry)
 	writeCause(a, "cause", r.Cause)
 	a.text("input", r.Input)
+	if r.Origin != nil {
+		a.name("origin")
+		a.b = append(a.b, '{')
+		a.text("run", r.Origin.Run)
+		a.seq("rev", r.Origin.Rev)
+		a.textIf("answers", r.Origin.Answers)
+		a.trueIf("perform", r.Origin.Perform)
+		a.b = append(a.b, '}')
+	}
 	if r.Tomb != nil {
 		a.name("tomb")
 		a.b = append(a.b, '{')
@@ -246,6 +255,7 @@ func writeEvent(a *appender, e *Event) {
 	a.textIf("tenant", e.Tenant)
 	a.timeIf("due", e.Due)
 	writeParent(a, e.Parent)
+	a.trueIf("recorded", e.Recorded)
 	a.b = append(a.b, '}')
 }
 

@@ -29,6 +29,7 @@ const (
 	ClassConflict      = "id_conflict"    // the run exists, and is another
 	ClassTooDeep       = "too_deep"       // a child of a child of …
 	ClassKeyConflict   = "key_conflict"   // a business key stands for something else
+	ClassUnconfirmed   = "unconfirmed"    // a fork asks what the original did not
 
 	// Why an approval does not take an answer.
 	ClassUnknownApproval = "unknown_approval" // the run waits for no such approval

@@ -23,7 +23,7 @@ func (f *Fold) normalize(e *Event) error {
 	}
 	id := e.ID
 	switch e.Kind {
-	case EventStart:
+	case EventStart, EventFork:
 		id = StartEventID
 	case EventResult:
 		id = ResultEventID(e.Effect)
@@ -54,7 +54,7 @@ func (f *Fold) normalize(e *Event) error {
 		if !validID(e.Name) || len(e.Name) > MaxID {
 			return fmt.Errorf("child event %q: a run id is UTF-8 of at most %d bytes", trim(e.ID, 64), MaxID)
 		}
-	case EventCancel, EventTerminate, EventPause, EventResume, EventRedrive, EventResolve, EventApproval, EventDelegate:
+	case EventCancel, EventTerminate, EventPause, EventResume, EventRedrive, EventResolve, EventConfirm, EventApproval, EventDelegate:
 		if err := normalizeCommand(e); err != nil {
 			return err
 		}
@@ -76,6 +76,9 @@ func (f *Fold) normalize(e *Event) error {
 func (f *Fold) refuse(e *Event) (Outcome, bool) {
 	if e.Kind == EventStart {
 		return f.refuseStart(e)
+	}
+	if e.Kind == EventFork {
+		return f.refuseFork(e)
 	}
 	if len(f.rec.Frames) == 0 && f.from == nil {
 		return Unknown, true

@@ -116,6 +116,9 @@ func readRecord(p *scan, r *Record) {
 	if p.field("input") {
 		r.Input = p.str()
 	}
+	if p.field("origin") {
+		r.Origin = readOrigin(p)
+	}
 	if p.field("tomb") {
 		r.Tomb = readTomb(p)
 	}
@@ -165,6 +168,9 @@ func readEvent(p *scan, e *Event) {
 	}
 	if p.field("parent") {
 		e.Parent = readParent(p)
+	}
+	if p.field("recorded") {
+		e.Recorded = p.isTrue()
 	}
 	p.end('}')
 }

@@ -100,7 +100,7 @@ func carry(r *Stored) Record {
 		V: 1, Run: r.Run, Machine: r.Machine, Version: r.Version, Schema: r.Schema, Epoch: r.Epoch,
 		Rev: r.Rev + 1, Prev: r.Seq, PrevTxid: r.Txid, Started: r.Started, Tenant: r.Tenant, Parent: r.Parent,
 		To: r.To, Status: r.Status, Frames: r.Frames, Data: r.Data, Logs: r.Logs, Index: r.Index, Budgets: r.Budgets,
-		Pending: r.Pending, Waits: r.Waits, Undos: r.Undos, Ending: r.Ending, Inbox: r.Inbox, Applied: r.Applied, Replies: r.Replies, Cause: r.Cause, Input: r.Input,
+		Pending: r.Pending, Waits: r.Waits, Undos: r.Undos, Ending: r.Ending, Inbox: r.Inbox, Applied: r.Applied, Replies: r.Replies, Cause: r.Cause, Input: r.Input, Origin: r.Origin,
 	}
 	if len(r.Frames) > 0 {
 		next.From = r.Frames[0].State
@@ -244,7 +244,7 @@ func (r *Record) later() bool {
 
 // version is the lowest format version whose builds can carry the record on.
 func (r *Record) version() int {
-	if r.fans() || r.later() || r.asks() || len(r.Budgets) > 0 || r.Parent != nil || slices.ContainsFunc(r.Pending, func(p Pending) bool { return p.Child != nil }) {
+	if r.fans() || r.later() || r.asks() || len(r.Budgets) > 0 || r.Origin != nil || r.Parent != nil || slices.ContainsFunc(r.Pending, func(p Pending) bool { return p.Child != nil }) {
 		return 5
 	}
 	if len(r.Waits) > 0 {

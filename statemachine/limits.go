@@ -18,6 +18,7 @@ const (
 	MaxSignal  = 64 << 10  // the payload of a signal
 	MaxChild   = 512 << 10 // the input of a child
 	MaxIndex   = 256       // the value of an index field
+	MaxAnswers = 8 << 20   // what the effects of a fork's original came to, but for results over 8 KB
 	MaxID      = 256       // a run id, the id of a signal, a business key
 	MaxMessage = 2 << 10   // the message of a cause
 	MaxReply   = 8 << 10   // the answer to a command

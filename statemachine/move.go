@@ -182,7 +182,9 @@ func (s *step) request(a *action) (p Pending, queued bool, err error) {
 		return p, false, err
 	}
 	if a.key != nil {
-		p.Key = a.key(s.data)
+		if p.Key = a.key(s.data); p.Key != "" && s.f.rec.Origin != nil {
+			p.Key += "~" + digest([]byte(s.f.rec.Run)) // the original's key stands for what the original did
+		}
 		if err := within("key", len(p.Key), MaxID); err != nil {
 			return p, false, err
 		}
@@ -217,6 +219,11 @@ func (s *step) place(p *Pending, queued bool) {
 	f := s.f
 	if f.rec.Status == StatusPaused {
 		p.Place = Held
+		return
+	}
+	if p.Child != nil && f.rec.Origin != nil {
+		c := Cause{Class: ClassUnconfirmed, Message: "a fork starts no child unasked", State: f.State()}
+		f.rec.Status, f.rec.Cause, p.Place, p.Cause = StatusParked, &c, Parked, &c
 		return
 	}
 	if p.Child != nil {

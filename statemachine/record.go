@@ -55,9 +55,10 @@ type Record struct {
 	Applied []string                     `json:"applied,omitempty"` // ids of the last applied signals and commands
 	Replies []Reply                      `json:"replies,omitempty"` // what was answered to the last commands that ask for an answer
 	Outbox  []Entry                      `json:"outbox,omitempty"`
-	Cause   *Cause                       `json:"cause,omitempty"` // why the run failed, is parked or paused, or was cancelled
-	Input   string                       `json:"input"`           // fingerprint of the start's input and machine
-	Tomb    *Tombstone                   `json:"tomb,omitempty"`  // set on the record that stands for an archived run
+	Cause   *Cause                       `json:"cause,omitempty"`  // why the run failed, is parked or paused, or was cancelled
+	Input   string                       `json:"input"`            // fingerprint of the start's input and machine
+	Origin  *Origin                      `json:"origin,omitempty"` // where a fork began
+	Tomb    *Tombstone                   `json:"tomb,omitempty"`   // set on the record that stands for an archived run
 }
 
 // Stored is a record where it lies: in HISTORY, or a copy of it.
@@ -126,6 +127,9 @@ type Event struct {
 	Tenant  string          `json:"tenant,omitempty"`   // start: whose the run is, as its producer said
 	Due     *time.Time      `json:"due,omitempty"`      // start: when the run is to begin, if not at once
 	Parent  *Parent         `json:"parent,omitempty"`   // start: whose child it is
+	// Recorded says of an outcome that it was the original's of this fork:
+	// nothing was performed.
+	Recorded bool `json:"recorded,omitempty"`
 }
 
 // EventKind tells what happened.
@@ -154,6 +158,8 @@ const (
 	EventChild    EventKind = "child"    // a child has ended, or could not begin
 	EventApproval EventKind = "approval" // an approver says what they decide
 	EventDelegate EventKind = "delegate" // … or hands that on to somebody else
+	EventFork     EventKind = "fork"     // a person asked for the run, from a checkpoint of another
+	EventConfirm  EventKind = "confirm"  // a person lets a fork perform what the other run did not
 )
 
 // Pending is an effect that was asked and has no result yet. It is carried in

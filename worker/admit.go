@@ -51,6 +51,9 @@ func admit(m queue.Message) (*held, error) {
 		h.event = &statemachine.Event{ID: id, Kind: statemachine.EventSignal, Name: m.Name, At: m.Time.UTC(), Seq: m.Seq, Body: body}
 	case queue.Event:
 		kind := statemachine.EventKind(m.Name)
+		if kind == statemachine.EventFork {
+			return h, admitFork(h)
+		}
 		if _, err := statemachine.ParseCommand(kind, m.Body); err != nil {
 			return h, statemachine.Terminal("malformed", err)
 		}
@@ -71,6 +74,18 @@ func admit(m queue.Message) (*held, error) {
 		return h, statemachine.Terminal("malformed", fmt.Errorf("messages of kind %q are not known to this build", m.Kind))
 	}
 	return h, nil
+}
+
+// admitFork reads what a fork begins with: its message names its machine there.
+func admitFork(h *held) error {
+	k, err := statemachine.ParseFork(h.m.Body)
+	if err != nil {
+		return statemachine.Terminal("malformed", err)
+	}
+	h.m.Machine, h.m.Version = k.Machine, k.Version
+	h.wake = statemachine.StartEventID
+	h.event = &statemachine.Event{ID: statemachine.StartEventID, Kind: statemachine.EventFork, At: h.m.Time.UTC(), Seq: h.m.Seq, Body: h.m.Body}
+	return nil
 }
 
 // checkJSON says in one line why a body is not JSON.
@@ -95,12 +110,12 @@ func checkJSON(body []byte) error {
 func startsFirst(all []*held) []*held {
 	out := make([]*held, 0, len(all))
 	for _, h := range all {
-		if h.m.Kind == queue.Start {
+		if h.begins() {
 			out = append(out, h)
 		}
 	}
 	for _, h := range all {
-		if h.m.Kind != queue.Start {
+		if !h.begins() {
 			out = append(out, h)
 		}
 	}
@@ -120,7 +135,7 @@ func (l *lane) outcome(ctx context.Context, s *slot, h *held, o statemachine.Out
 			how += ", or is not this child"
 		}
 		l.refuse(ctx, s, h, statemachine.Terminal(statemachine.ClassConflict,
-			fmt.Errorf("run %q exists, of machine %s %s: this start was not applied", s.run, s.state.Machine, how)))
+			fmt.Errorf("run %q exists, of machine %s %s: this %s was not applied", s.run, s.state.Machine, how, h.event.Kind)))
 	case statemachine.Ended:
 		what := "signal"
 		switch h.m.Kind {

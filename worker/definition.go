@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/pawlrun/pawl/internal/logkey"
-	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
 )
 
@@ -72,7 +71,7 @@ func (l *lane) cancelled(ctx context.Context, s *slot) bool {
 // else is in hand is dealt with in another round.
 func (l *lane) strangeStart(ctx context.Context, s *slot, name string, version int) {
 	for _, h := range s.held {
-		if h.spent || h.m.Kind != queue.Start || h.m.Machine != name || h.m.Version != version {
+		if h.spent || !h.begins() || h.m.Machine != name || h.m.Version != version {
 			continue
 		}
 		if l.stranger(ctx, s, h, name, version); !h.spent {

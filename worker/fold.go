@@ -104,7 +104,7 @@ func (l *lane) foldMessage(ctx context.Context, s *slot, f *statemachine.Fold, o
 	if h.event == nil || h.spent || h.known || s.again {
 		return false
 	}
-	if s.state == nil && out.events() == 0 && h.m.Kind == queue.Start && h.m.Machine != def {
+	if s.state == nil && out.events() == 0 && h.begins() && h.m.Machine != def {
 		return false // judged by its own machine, when it is its turn
 	}
 	if out.events() > 0 && (single || f.Full()) {

@@ -120,7 +120,7 @@ func (l *lane) reset(s *slot) {
 // while; one that came too often is dead-lettered.
 func (l *lane) setAside(ctx context.Context, s *slot) {
 	for _, h := range s.held {
-		if h.m.Kind == queue.Start && h.m.Delivered >= maxTries && l.w.deadLetter(ctx, h.m, statemachine.Terminal(statemachine.ClassPanic, errors.New("workers panic on it; see their logs"))) {
+		if h.begins() && h.m.Delivered >= maxTries && l.w.deadLetter(ctx, h.m, statemachine.Terminal(statemachine.ClassPanic, errors.New("workers panic on it; see their logs"))) {
 			_ = h.m.Ack()
 		} else {
 			_ = h.m.Nak(30 * time.Second)

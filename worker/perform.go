@@ -46,6 +46,8 @@ type attempt struct {
 	w     *Worker
 	run   string
 	logs  map[string]statemachine.LogRef
+	of    *statemachine.Origin // of a fork; nil: it asks nobody what came of it before
+	spot  string               // where it is asked
 	c     *call
 	h     *statemachine.Handler
 	limit time.Duration
@@ -61,6 +63,10 @@ type attempt struct {
 // waited for no longer.
 func (a *attempt) perform(deliver func(*result)) {
 	w := a.w
+	if r := a.recall(); r != nil {
+		deliver(r)
+		return
+	}
 	settled, body, err := a.enter()
 	if a.release != nil {
 		defer a.release()
@@ -175,10 +181,13 @@ func callSafely(ctx context.Context, f func(context.Context, string, json.RawMes
 func (l *lane) resultEvent(s *slot, r *result) statemachine.Event {
 	p, now := &r.call.pending, time.Now().UTC()
 	if r.err == nil {
-		return statemachine.Event{ID: statemachine.ResultEventID(p.ID), Kind: statemachine.EventResult, At: now, Effect: p.ID, Name: p.Effect, Try: p.Try, Body: r.body}
+		return statemachine.Event{ID: statemachine.ResultEventID(p.ID), Kind: statemachine.EventResult, At: now, Effect: p.ID, Name: p.Effect, Try: p.Try, Body: r.body, Recorded: r.recorded}
 	}
 	e := statemachine.Event{ID: statemachine.FailureEventID(p.ID, p.Try), Kind: statemachine.EventFailure, At: now, Effect: p.ID, Name: p.Effect, Try: p.Try,
 		Cause: &statemachine.Cause{Class: r.class, Message: messageOf(r.err), State: s.state.To, Effect: p.Effect, Attempt: p.Attempt}}
+	if e.Recorded = r.recorded; r.recorded || r.class == statemachine.ClassUnconfirmed {
+		return e // no attempt was made
+	}
 	h, _ := l.w.catalog.Handler(p.Effect)
 	if statemachine.IsAccepted(r.err) { // the attempt is under way
 		at := l.deadline(now, now, h)

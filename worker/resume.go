@@ -251,6 +251,9 @@ func (l *lane) start(s *slot, p *statemachine.Pending, again bool) {
 	}
 	l.w.metrics.running.Inc()
 	a := &attempt{w: l.w, run: s.run, logs: s.state.Logs, c: c, h: h, limit: limit}
+	if o := s.state.Origin; o != nil && !p.Told() && p.Undoes == "" {
+		a.of, a.spot = o, s.state.Spot(p)
+	}
 	l.calls.Add(1)
 	go a.perform(func(r *result) {
 		defer l.calls.Done()

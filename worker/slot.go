@@ -48,6 +48,11 @@ type held struct {
 	spent   bool                // nothing of it is left to do: a letter or a postponed copy is stored
 }
 
+// begins reports whether the message makes a run.
+func (h *held) begins() bool {
+	return h.event != nil && (h.event.Kind == statemachine.EventStart || h.event.Kind == statemachine.EventFork)
+}
+
 // call is a handler under way.
 type call struct {
 	pending statemachine.Pending
@@ -63,6 +68,8 @@ type result struct {
 	err     error
 	class   string // of err
 	dropped bool   // interrupted by a stop: it was no attempt
+
+	recorded bool // it is what came of the effect in the run that this one is a fork of
 }
 
 // fail turns a result that the run cannot take into a failure. It is final:
@@ -127,7 +134,7 @@ func (s *slot) dueAt(id string) *time.Time {
 // nextStart returns the first start in hand that is not dealt with, or nil.
 func (s *slot) nextStart() *held {
 	for _, h := range s.held {
-		if h.m.Kind == queue.Start && !h.spent {
+		if h.begins() && !h.spent {
 			return h
 		}
 	}
@@ -219,7 +226,7 @@ func (s *slot) mayAck(h *held) bool {
 // the state.
 func (s *slot) applied(h *held) bool {
 	switch e := h.event; e.Kind {
-	case statemachine.EventStart:
+	case statemachine.EventStart, statemachine.EventFork:
 		return h.known // the run may exist by another start: that one is refused, not acked
 	case statemachine.EventDue:
 		p := s.pending(e.Effect)

@@ -40,6 +40,7 @@ type Worker struct {
 	permits       permits
 	inlineRunning atomic.Int64
 	suspects      chan struct{}   // taken by the one handler at which workers may die that is called now
+	originals     originals       // of forks
 	pass          sweepPass       // of the sweeper's goroutine
 	looked        time.Time       // likewise: when it looked whether Redis lost runs
 	stop          chan struct{}   // closed when a stop begins

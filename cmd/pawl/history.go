@@ -71,6 +71,9 @@ func events(r *api.Revision) string {
 		if e.Error != nil {
 			s += " (" + causeText(e.Error) + ")"
 		}
+		if e.Recorded {
+			s += " (recorded)"
+		}
 		if c := e.Command; c != nil {
 			if c.By != "" {
 				s += " by " + c.By

@@ -59,7 +59,7 @@ one line there, whatever -o says.
 	run.AddCommand(a.startCommand(), a.showCommand(), a.historyCommand(), a.listCommand(), a.graphCommand(),
 		a.watchCommand(), a.explainCommand(), a.replayCommand(), a.waitCommand(), a.resultCommand(), a.signalCommand())
 	run.AddCommand(a.steerCommands()...)
-	run.AddCommand(a.resolveCommand())
+	run.AddCommand(a.resolveCommand(), a.forkCommand(), a.confirmCommand())
 	machine := &cobra.Command{Use: "machine", Short: "Look at machines"}
 	machine.AddCommand(a.machineListCommand(), a.machineShowCommand(), a.machineGraphCommand())
 	workers := &cobra.Command{Use: "worker", Short: "Look at workers"}

@@ -73,6 +73,7 @@ func (a *app) printRun(r *api.Run) error {
 	}
 	field("State", r.State)
 	field("Status", string(r.Status))
+	field("Fork of", originText(r.Origin))
 	field("Tenant", r.Tenant)
 	field("Error", causeText(r.Error))
 	field("Ending", endingText(r.Ending))

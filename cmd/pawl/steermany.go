@@ -157,7 +157,7 @@ func (m *steerMany) runs(ctx context.Context, f *cli.Fleet, filter api.Filter) i
 func rowOf(r *statemachine.Record) *steerRun {
 	row := &steerRun{id: r.Run, what: fmt.Sprintf("%s@%d in state %s (%s)", r.Machine, r.Version, r.To, r.Status)}
 	for _, p := range r.Awaited() {
-		if p.Place == statemachine.Parked {
+		if p.Place == statemachine.Parked && !p.Unconfirmed() {
 			if row.parked == nil {
 				row.parked = map[string]int{}
 			}
@@ -179,7 +179,7 @@ func (m *steerMany) may(r *statemachine.Record) bool {
 	case api.RunsResume:
 		return r.Status == statemachine.StatusPaused
 	}
-	return slices.ContainsFunc(r.Awaited(), func(p statemachine.Pending) bool { return p.Place == statemachine.Parked })
+	return slices.ContainsFunc(r.Awaited(), func(p statemachine.Pending) bool { return p.Place == statemachine.Parked && !p.Unconfirmed() })
 }
 
 // one steers a run: the command is stored when it returns.

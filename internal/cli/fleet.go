@@ -90,7 +90,7 @@ func (t *Tool) open(ctx context.Context, nc *nats.Conn) (*Fleet, error) {
 	}
 	return &Fleet{
 		Conn: nc, JetStream: js, Timeout: t.Timeout, Queue: q,
-		Answers: &api.Answers{Log: q.Log, Blobs: q.Blobs, Letters: q.Letters, Registry: q.Machines, Sender: q.Sender, Flow: q.Flow,
+		Answers: &api.Answers{Log: q.Log, Blobs: q.Blobs, Letters: q.Letters, Registry: q.Machines, Sender: q.Sender, Flow: q.Flow, Forker: q.Forker(),
 			Observers: []api.Observer{{What: "messages", See: q.Observe}}},
 	}, nil
 }

@@ -26,6 +26,7 @@ func Catalog(c Config) (*statemachine.Catalog, error) {
 	files := folder(c.FileDir)
 	mail := &postOffice{book: &book{dir: files, name: outboxFile}, out: c.Out}
 	books := ledger{book: &book{dir: files, name: ledgerFile}}
+	sites := trial{book: &book{dir: files, name: trialFile}}
 	travel := agency{bookings: &book{dir: files, name: bookingsFile}, cancellations: &book{dir: files, name: cancellationsFile}}
 	local, remote := statemachine.Policy{Timeout: localTimeout}, statemachine.Policy{Timeout: c.HTTPTimeout}
 
@@ -44,6 +45,11 @@ func Catalog(c Config) (*statemachine.Catalog, error) {
 	ship(catalog, c, travelBook, travel.book, local)
 	ship(catalog, c, travelCancel, travel.cancel, local)
 	ship(catalog, c, emailSend, mail.send, local)
+	for what, effect := range map[string]statemachine.Effect[site, siteRecord]{
+		"site": siteVerify, "accounts": siteAccounts, "closed": siteClose, "irb": irbRequest, "edc": edcProvision, "kickoff": kickoffBook,
+	} {
+		ship(catalog, c, effect, sites.perform(what), local)
+	}
 	for _, name := range sortedKeys(c.Bound) {
 		b := c.Bound[name]
 		statemachine.HandleRaw(catalog, name, bound(b), statemachine.Policy{Timeout: b.Timeout, Within: b.Within, Heartbeat: b.Heartbeat})
@@ -51,7 +57,13 @@ func Catalog(c Config) (*statemachine.Catalog, error) {
 			statemachine.VerifierRaw(catalog, name, verifyBound(b))
 		}
 	}
-	catalog.Add(report(), invoice(), trip(), kitchensink(catalog.Effects(), 1), kitchensink(catalog.Effects(), 2), kitchensink(catalog.Effects(), 3))
+	if c.Model.URL != "" {
+		all := tools(c)
+		chat := &chatter{web: newCaller(&allowList{any: true}, c.Model.Timeout), model: c.Model, tools: all}
+		ship(catalog, c, modelChat, chat.chat, statemachine.Policy{Timeout: c.Model.Timeout})
+		catalog.Add(agent(all))
+	}
+	catalog.Add(report(), invoice(), trip(), onboarding(), renewal(), kitchensink(catalog.Effects(), 1), kitchensink(catalog.Effects(), 2), kitchensink(catalog.Effects(), 3))
 	return catalog, catalog.Check()
 }
 

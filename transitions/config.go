@@ -31,6 +31,8 @@ type Config struct {
 	// Bound maps an effect type to the service that performs it. A shipped
 	// effect of that name is replaced.
 	Bound map[string]Bound
+	// Model answers model.chat. Without one the machine "agent" is not shipped.
+	Model Model
 	// Logger is where the effect "log" writes. Default: nowhere.
 	Logger *slog.Logger
 	// Out is where each e-mail that is sent is shown, in two lines. Default:
@@ -52,6 +54,15 @@ type Bound struct {
 	Verify  string        // URL that tells what came of a call, asked with GET and the key; "": none
 	// Within and Heartbeat are those of statemachine.Policy, for what it accepts.
 	Within, Heartbeat time.Duration
+	// Tool makes it an effect that a model may ask for, if it is described.
+	Tool Tool
+}
+
+// Tool is an effect as a model is told of it.
+type Tool struct {
+	Description string
+	Parameters  json.RawMessage // JSON schema of the input
+	Risky       bool            // a person is asked before it is performed
 }
 
 // effectName is the grammar of effect types.
@@ -66,6 +77,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Out == nil {
 		c.Out = io.Discard
+	}
+	if c.Model.Timeout == 0 {
+		c.Model.Timeout = modelTimeout
 	}
 	bound := make(map[string]Bound, len(c.Bound))
 	for name, b := range c.Bound {
@@ -90,6 +104,16 @@ func (c Config) validate() error {
 	if c.HTTPTimeout < 0 {
 		faults = append(faults, fmt.Errorf("HTTP timeout %v is negative", c.HTTPTimeout))
 	}
+	if err := c.Model.validate(); err != nil {
+		faults = append(faults, err)
+	}
+	names := map[string]string{}
+	for name := range tools(c) {
+		if other := names[toolName(name)]; other != "" {
+			faults = append(faults, fmt.Errorf("effects %s and %s: both are the tool %s to a model", min(name, other), max(name, other), toolName(name)))
+		}
+		names[toolName(name)] = name
+	}
 	for _, name := range sortedKeys(c.Bound) {
 		if err := c.Bound[name].validate(name); err != nil {
 			faults = append(faults, err)
@@ -98,8 +122,26 @@ func (c Config) validate() error {
 	return errors.Join(faults...)
 }
 
+func (m Model) validate() error {
+	u, err := url.Parse(m.URL)
+	switch {
+	case m.URL == "":
+		return nil
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return fmt.Errorf("model: url %q is not an http or https URL with a host", m.URL)
+	case m.Name == "":
+		return fmt.Errorf("model: %s has many: name one", m.URL)
+	case m.Timeout < 0:
+		return fmt.Errorf("model: timeout %v is negative", m.Timeout)
+	}
+	return nil
+}
+
 func (b Bound) validate(name string) error {
 	var faults []error
+	if b.Tool.Description != "" && !isObject(b.Tool.Parameters) {
+		faults = append(faults, fmt.Errorf("bound effect %s: the parameters of the tool are no JSON object", name))
+	}
 	if !effectName.MatchString(name) {
 		faults = append(faults, fmt.Errorf("bound effect %q: a name is %s", name, effectName))
 	}
@@ -116,4 +158,9 @@ func (b Bound) validate(name string) error {
 		faults = append(faults, fmt.Errorf("bound effect %s: timeout %v, within %v or heartbeat %v is negative", name, b.Timeout, b.Within, b.Heartbeat))
 	}
 	return errors.Join(faults...)
+}
+
+func isObject(raw json.RawMessage) bool {
+	var m map[string]json.RawMessage
+	return json.Unmarshal(raw, &m) == nil && m != nil
 }

@@ -27,7 +27,9 @@ func ExampleCatalog() {
 	// kitchensink 1
 	// kitchensink 2
 	// kitchensink 3
+	// onboarding 1
+	// renewal 1
 	// report 1
 	// trip 1
-	// crm.update doc.fetch email.send file.append http.post invoice.totals ledger.post log noop text.summarise travel.book travel.cancel
+	// crm.update doc.fetch edc.provision email.send file.append http.post invoice.totals irb.request kickoff.book ledger.post log noop site.accounts site.close site.verify text.summarise travel.book travel.cancel
 }

@@ -19,6 +19,7 @@ const (
 	ledgerFile        = "ledger.jsonl"
 	outboxFile        = "outbox.jsonl"
 	bookingsFile      = "bookings.jsonl"
+	trialFile         = "sites.jsonl"
 	cancellationsFile = "cancellations.jsonl"
 )
 

@@ -64,6 +64,30 @@ type call struct {
 // do sends a request and returns the body of a successful response and its
 // media type.
 func (c *caller) do(ctx context.Context, r call) (body []byte, mediaType string, err error) {
+	res, where, err := c.send(ctx, r)
+	if err != nil {
+		return nil, "", err
+	}
+	defer res.Body.Close()
+	if r.later && res.StatusCode == http.StatusAccepted {
+		return nil, "", statemachine.Accepted()
+	}
+	body, err = io.ReadAll(io.LimitReader(res.Body, int64(r.limit)+1))
+	if err := judge(where, res, body); err != nil {
+		return nil, "", err
+	}
+	if err != nil {
+		return nil, "", broken(where, err)
+	}
+	if len(body) > r.limit {
+		return nil, "", tooLarge(where, r.limit)
+	}
+	return body, res.Header.Get("Content-Type"), nil
+}
+
+// send sends a request and returns the response, whose body is the caller's to
+// read and to close, and the place of the request as a cause names it.
+func (c *caller) send(ctx context.Context, r call) (res *http.Response, where string, err error) {
 	u, err := url.Parse(r.url)
 	if err != nil {
 		return nil, "", invalid(errors.New("the URL cannot be parsed"))
@@ -83,28 +107,21 @@ func (c *caller) do(ctx context.Context, r call) (body []byte, mediaType string,
 	}
 	req.Header.Set("User-Agent", "pawl")
 	// The query may hold a secret: a cause names the place without it.
-	where := r.method + " " + u.Scheme + "://" + u.Host + u.EscapedPath()
-
-	res, err := c.http.Do(req)
-	if err != nil {
+	where = r.method + " " + u.Scheme + "://" + u.Host + u.EscapedPath()
+	if res, err = c.http.Do(req); err != nil {
 		return nil, "", unreached(where, err)
 	}
-	defer res.Body.Close()
-	if r.later && res.StatusCode == http.StatusAccepted {
-		return nil, "", statemachine.Accepted()
-	}
-	body, err = io.ReadAll(io.LimitReader(res.Body, int64(r.limit)+1))
-	if err := judge(where, res, body); err != nil {
-		return nil, "", err
-	}
-	if err != nil {
-		return nil, "", statemachine.Unsure(fmt.Errorf("%s: read the response: %w", where, err))
-	}
-	if len(body) > r.limit {
-		return nil, "", statemachine.Terminal("response_too_large",
-			fmt.Errorf("%s: the response has more than %d bytes", where, r.limit))
-	}
-	return body, res.Header.Get("Content-Type"), nil
+	return res, where, nil
+}
+
+// broken is the failure of a response that broke off: what it answers may have
+// been done.
+func broken(where string, err error) error {
+	return statemachine.Unsure(fmt.Errorf("%s: read the response: %w", where, err))
+}
+
+func tooLarge(where string, limit int) error {
+	return statemachine.Terminal("response_too_large", fmt.Errorf("%s: the response has more than %d bytes", where, limit))
 }
 
 // unreached is the failure of a request that got no response.

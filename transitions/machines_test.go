@@ -42,6 +42,12 @@ func TestSamples(t *testing.T) {
 				t.Fatalf("there is no sample for %s", d.Name)
 			}
 			r := run(t, Config{FileDir: t.TempDir()}, d.Name, string(input))
+			if d.Name == "onboarding" { // a person decides
+				if err := r.Decide(usualCoordinator, statemachine.Approved); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r.Advance(time.Minute) // what a sample waits for is over soon
 			if r.Status() != statemachine.StatusSucceeded {
 				t.Errorf("the run is %s in state %s: %+v", r.Status(), r.State(), r.Cause())
 			}
@@ -394,6 +400,14 @@ func TestAdmission(t *testing.T) {
 		{"kitchensink", `{"steps":[],"results":[1]}`, "cannot be given"},
 		{"kitchensink", `{"steps":[{"do":"noop","key":"` + strings.Repeat("k", 257) + `"}]}`, "more than 256 bytes"},
 		{"kitchensink", `[]`, "array"},
+		{"onboarding", `{"site":"x","to":"a@b"}`, "site: a number is needed"},
+		{"onboarding", `{"site":"1","to":"a@b","within":"-1h"}`, "within: a time such as 72h"},
+		{"onboarding", `{"site":"1","to":"a@b","within":"87601h"}`, "within: a time such as 72h"},
+		{"onboarding", `{"site":"1","to":"a@b","edc":"x"}`, "results"},
+		{"renewal", `{"contract":"a b","version":1,"customer":"c","to":"a@b","currency":"EUR","price":"1.00"}`, "contract: 1 to"},
+		{"renewal", `{"contract":"a","version":0,"customer":"c","to":"a@b","currency":"EUR","price":"1.00"}`, "version: 1 or more"},
+		{"renewal", `{"contract":"a","version":1,"customer":"c","to":"a@b","currency":"EUR","price":"0.00"}`, "price: more than 0.00"},
+		{"renewal", `{"contract":"a","version":1,"customer":"c","to":"a@b","currency":"EUR","price":"1.00","notice":"soon"}`, "notice: a time such as 720h"},
 	}
 	catalog := shipped(t, Config{})
 	for _, tt := range tests {
@@ -413,7 +427,8 @@ func TestCatalog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"crm.update", "doc.fetch", "email.send", "file.append", "http.post", "invoice.totals", "ledger.post", "log", "noop", "text.summarise", "travel.book", "travel.cancel"}
+	want := []string{"crm.update", "doc.fetch", "edc.provision", "email.send", "file.append", "http.post", "invoice.totals", "irb.request", "kickoff.book", "ledger.post", "log", "noop",
+		"site.accounts", "site.close", "site.verify", "text.summarise", "travel.book", "travel.cancel"}
 	if diff := cmp.Diff(want, catalog.Effects()); diff != "" {
 		t.Errorf("the effects differ (-want +got):\n%s", diff)
 	}

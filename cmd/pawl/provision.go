@@ -54,7 +54,9 @@ func topology(cfg pawl.Config) (natsqueue.Topology, error) {
 	for name, b := range cfg.Effects.Bound {
 		bound[name] = transitions.Bound{URL: b.URL, Call: pawl.HandlerOf(b), Timeout: b.Timeout, Verify: b.Verify, Within: b.Within, Heartbeat: b.Heartbeat}
 	}
-	catalog, err := transitions.Catalog(transitions.Config{AllowHosts: cfg.Effects.HTTP.AllowHosts, Bound: bound})
+	catalog, err := transitions.Catalog(transitions.Config{
+		AllowHosts: cfg.Effects.HTTP.AllowHosts, Bound: bound, Model: transitions.Model{URL: cfg.Effects.Model.URL, Name: cfg.Effects.Model.Name},
+	})
 	if err != nil {
 		return natsqueue.Topology{}, err
 	}

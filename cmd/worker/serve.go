@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -70,10 +71,13 @@ func catalogue(cfg pawl.Config, log *slog.Logger, out io.Writer) (*statemachine.
 func transitionsConfig(cfg config.Config, log *slog.Logger, out io.Writer) transitions.Config {
 	bound := make(map[string]transitions.Bound, len(cfg.Effects.Bound))
 	for name, b := range cfg.Effects.Bound {
-		bound[name] = transitions.Bound{URL: b.URL, Call: pawl.HandlerOf(b), Timeout: b.Timeout, Verify: b.Verify, Within: b.Within, Heartbeat: b.Heartbeat}
+		bound[name] = transitions.Bound{URL: b.URL, Call: pawl.HandlerOf(b), Timeout: b.Timeout, Verify: b.Verify, Within: b.Within, Heartbeat: b.Heartbeat,
+			Tool: transitions.Tool{Description: b.Tool.Description, Parameters: json.RawMessage(b.Tool.Parameters), Risky: b.Tool.Risky}}
 	}
+	m := cfg.Effects.Model
 	return transitions.Config{
 		AllowHosts: cfg.Effects.HTTP.AllowHosts, HTTPTimeout: cfg.Effects.HTTP.Timeout,
 		FileDir: cfg.Effects.File.Dir, Bound: bound, Logger: log, Out: out,
+		Model: transitions.Model{URL: m.URL, Name: m.Name, Key: m.Key.Reveal(), Timeout: m.Timeout},
 	}
 }

@@ -173,6 +173,7 @@ type Retention struct {
 type Effects struct {
 	HTTP   EffectHTTP       `yaml:"http"`
 	File   EffectFile       `yaml:"file"`
+	Model  EffectModel      `yaml:"model"`
 	Queued map[string]int   `yaml:"queued"` // effect type → its own worker.queued_max
 	Limits map[string]Limit `yaml:"limits"` // effect type → limits over all workers
 	Bound  map[string]Bound `yaml:"bound"`  // effect type → who serves it
@@ -189,6 +190,15 @@ type EffectHTTP struct {
 // EffectFile is for effects that write files.
 type EffectFile struct {
 	Dir string `yaml:"dir"` // after Load: data_dir/files unless given
+}
+
+// EffectModel is the language model that model.chat asks.
+type EffectModel struct {
+	URL     string        `yaml:"url"`  // empty: there is none
+	Name    string        `yaml:"name"` // of the model
+	Key     Secret        `yaml:"key" secret:"key_file"`
+	KeyFile string        `yaml:"key_file"`
+	Timeout time.Duration `yaml:"timeout"` // of one call
 }
 
 // Limit bounds an effect type over all workers, and each of its flow keys; 0 and
@@ -210,6 +220,14 @@ type Bound struct {
 	// Of what it accepts, and tells the result of later.
 	Within    time.Duration `yaml:"within"`    // 0: 24 h
 	Heartbeat time.Duration `yaml:"heartbeat"` // 0: within
+	Tool      Tool          `yaml:"tool"`      // what a model is told of it; empty: it may not ask for it
+}
+
+// Tool is an effect as a model is told of it.
+type Tool struct {
+	Description string `yaml:"description"`
+	Parameters  string `yaml:"parameters"` // JSON schema of the input
+	Risky       bool   `yaml:"risky"`      // a person is asked before it is performed
 }
 
 // Policy says how the attempts of an effect type go. What is zero is as its
@@ -309,6 +327,7 @@ func defaults() Config {
 				AllowHosts: []string{"127.0.0.1", "localhost", "::1"},
 				Timeout:    30 * time.Second,
 			},
+			Model: EffectModel{Timeout: 10 * time.Minute},
 		},
 		Log: Log{Level: slog.LevelInfo, Format: LogText},
 	}

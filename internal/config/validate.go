@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"encoding/json"
 	"net"
 	"net/url"
 	"regexp"
@@ -151,12 +152,35 @@ func (r *Retention) validate(f *faults) {
 	lasting(f, "retention.finished", r.Finished, time.Minute, year)
 }
 
+func (m *EffectModel) validate(f *faults) {
+	lasting(f, "effects.model.timeout", m.Timeout, time.Second, time.Hour)
+	if m.URL == "" {
+		f.check(m.Name == "", "effects.model.url", "is missing: a model is named, and not where it is")
+		return
+	}
+	u, err := url.Parse(m.URL)
+	f.check(err == nil && u.Host != "" && u.User == nil && (u.Scheme == "http" || u.Scheme == "https"), "effects.model.url",
+		"must be an http or https URL, such as https://host/v1, without a user, got %q", redacted(m.URL))
+	f.check(m.Name != "", "effects.model.name", "is missing: which model is asked?")
+}
+
+func (t *Tool) validate(f *faults, path string) {
+	if *t == (Tool{}) {
+		return
+	}
+	f.check(t.Description != "", path+".description", "is missing: what does a model know of the tool?")
+	var schema map[string]any
+	err := json.Unmarshal([]byte(t.Parameters), &schema)
+	f.check(err == nil && schema != nil, path+".parameters", "must be a JSON schema, a JSON object in quotes, got %q", t.Parameters)
+}
+
 func (e *Effects) validate(f *faults, prefix string) {
 	for _, host := range e.HTTP.AllowHosts {
 		f.check(host != "" && !strings.ContainsAny(host, "/*@ ") && (!strings.Contains(host, ":") || net.ParseIP(host) != nil),
 			"effects.http.allow_hosts", "must be host names or addresses without scheme, port and wildcard, got %q", host)
 	}
 	lasting(f, "effects.http.timeout", e.HTTP.Timeout, time.Millisecond, time.Hour)
+	e.Model.validate(f)
 	for _, name := range sorted(e.Queued) {
 		path := "effects.queued[" + name + "]"
 		effectName(f, path, name)
@@ -184,6 +208,7 @@ func (e *Effects) validate(f *faults, prefix string) {
 		} else if f.check(b.URL != "", path, "needs a url or a subject"); b.URL != "" {
 			webURL(f, path+".url", b.URL)
 		}
+		b.Tool.validate(f, path+".tool")
 		if b.Verify != "" {
 			f.check(b.URL != "", path+".verify", "is for what is served at a url")
 			webURL(f, path+".verify", b.Verify)

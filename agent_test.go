@@ -63,7 +63,9 @@ func (m *scriptedModel) says(turn int) string {
 	call := func(i int, name, arguments string) string {
 		return fmt.Sprintf(`{"id":"t%d-%d","type":"function","function":{"name":%q,"arguments":%q}}`, turn, i, name, arguments)
 	}
-	text := func(i int) string { return call(i, "text__summarise", fmt.Sprintf(`{"text":"Turn %d, tool %d."}`, turn, i)) }
+	text := func(i int) string {
+		return call(i, "text__summarise", fmt.Sprintf(`{"text":"Turn %d, tool %d."}`, turn, i))
+	}
 	switch {
 	case turn == m.turns-1:
 		return `"content":"the answer"`

@@ -150,11 +150,11 @@ func TestAgentRefuses(t *testing.T) {
 	t.Parallel()
 	model, _ := scripted(t, `"content":"x"`)
 	for input, want := range map[string]string{
-		`{}`:                                "task: a text of 1 to",
-		`{"task":"t","tools":["rm"]}`:       `"rm" is none of doc.fetch, email.send, text.summarise`,
-		`{"task":"t","budget":-1}`:          "budget: 1 to",
-		`{"task":"t","approver":"a b"}`:     "approver",
-		`{"task":"t","answer":"x"}`:         "results: they cannot be given",
+		`{}`:                                 "task: a text of 1 to",
+		`{"task":"t","tools":["rm"]}`:        `"rm" is none of doc.fetch, email.send, text.summarise`,
+		`{"task":"t","budget":-1}`:           "budget: 1 to",
+		`{"task":"t","approver":"a b"}`:      "approver",
+		`{"task":"t","answer":"x"}`:          "results: they cannot be given",
 		`{"task":"t","chat":[{"role":"x"}]}`: "cannot be given",
 	} {
 		err := pawltest.Refused(t, shipped(t, Config{Model: model}), json.RawMessage(input), pawltest.Machine("agent", 0))

@@ -590,7 +590,7 @@ func TestControlAPIRefusesNonsense(t *testing.T) {
 		{api.RunsStart, `{"machine":"gated","input":"` + strings.Repeat("x", 950<<10) + `"}`, "the input has", "413"},
 		{api.RunsSignal, `{"id":"x","name":"a.b"}`, `signal "a.b" is not`, "400"},
 		{api.RunsSignal, `{"id":"x","name":"a","signal_id":"` + long + `"}`, "signal_id has 300 bytes", "400"},
-		{api.RunsCancel, `{"id":"x","effect":"e"}`, "effect is for a retry or a resolve only", "400"},
+		{api.RunsCancel, `{"id":"x","effect":"e"}`, "effect is for a retry, a resolve, a confirm, or a resume that names a state only", "400"},
 		{api.RunsCancel, `{"id":"x","request_id":"a\nb"}`, "control characters", "400"},
 		{api.RunsCancel, `{"id":"x","reason":"` + strings.Repeat("x", 3000) + `"}`, "reason has 3000 bytes", "400"},
 		{api.LettersList, `{"kind":"bill"}`, `kind "bill" is none of`, "400"},

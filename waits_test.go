@@ -198,7 +198,7 @@ func TestAWaitIsRedriven(t *testing.T) {
 	}
 	v.letters(1)
 	x := v.becomes("r", v.asked, explain.GivenUp)
-	if x.Letter == 0 || x.Help != "pawl run retry r" {
+	if x.Letter == 0 || x.Help != "pawl run retry r; pawl run resume r --to write|listen --reason '…'" {
 		t.Errorf("explained as %+v", x)
 	}
 	v.broken.Store(false)

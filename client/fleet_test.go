@@ -171,7 +171,7 @@ func TestClientOfAFleet(t *testing.T) {
 	must("Streams", err)
 	workers, err := c.Workers(ctx)
 	must("Workers", err)
-	if len(machines) != 4 || machine.Name != "report" || len(streams) < 8 || len(workers) != 1 || workers[0].Metadata["worker"] == "" || workers[0].Requests == 0 {
+	if len(machines) != 6 || machine.Name != "report" || len(streams) < 8 || len(workers) != 1 || workers[0].Metadata["worker"] == "" || workers[0].Requests == 0 {
 		t.Errorf("%d machines, machine %+v, %d streams, workers %+v", len(machines), machine, len(streams), workers)
 	}
 	if _, err := c.Get(ctx, "nosuch", 0); !errors.Is(err, client.ErrNotFound) {

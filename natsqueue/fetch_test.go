@@ -152,9 +152,9 @@ func TestFetchSignals(t *testing.T) {
 func TestFetchEvents(t *testing.T) {
 	t.Parallel()
 	f := one(t)
-	f.publish(f.q.link.subj.event("a.b"), map[string]string{"Pawl-Event-Id": "e1", "Pawl-Event-Name": "child"}, `{}`)
+	f.publish(f.q.link.subj.event("a.b"), map[string]string{"Pawl-Event-Id": "e1", "Pawl-Event-Name": "other"}, `{}`)
 	m := f.fetch1(ConsumerEvent)
-	if m.Kind != queue.Event || m.Run != "a.b" || m.ID != "e1" || m.Name != "child" || m.Fault != nil {
+	if m.Kind != queue.Event || m.Run != "a.b" || m.ID != "e1" || m.Name != "other" || m.Fault != nil {
 		t.Errorf("event = %+v", m)
 	}
 	f.publish(f.q.link.subj.event("r"), nil, `{}`)

@@ -151,6 +151,9 @@ func (p *Progress) Follow(ctx context.Context, run string, after uint64) iter.Se
 			return
 		}
 		defer messages.Stop()
+		// A consumer that is being made anew, while the server is away, does not
+		// look at the context.
+		defer context.AfterFunc(ctx, messages.Stop)()
 		for {
 			m, err := messages.Next(jetstream.NextContext(ctx))
 			switch {

@@ -242,6 +242,9 @@ func (w *Worker) resolve(ctx context.Context, run string, logs map[string]statem
 		input = b
 	}
 	return statemachine.ResolveLogs(input, func(log string, to int) ([]json.RawMessage, bool, error) {
+		if to == 0 { // a log that has no items yet is in no record
+			return nil, true, nil
+		}
 		ref, ok := logs[log]
 		if !ok || to > ref.Count {
 			return nil, false, nil

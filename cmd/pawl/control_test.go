@@ -63,7 +63,7 @@ func TestSteeringAFleet(t *testing.T) {
 		{"an effect type goes on", "effect resume http.post -o json", 0, "{\n  \"kind\": \"effect\",\n  \"effect\": \"http.post\",\n  \"held\": false,\n…", ""},
 		{"a type that is none", "effect pause http.posst", 1, "", "pawl: effect type http.posst: not found"},
 		{"no name of a type", "effect pause Http", 1, "", `pawl: "Http" is no effect type`},
-		{"a state that no machine has", "state pause kitchensink preform", 1, "", `pawl: machine kitchensink has no state "preform": it has ask, await, child, done, failed, `},
+		{"a state that no machine has", "state pause kitchensink preform", 1, "", `pawl: machine kitchensink has no state "preform": it has ask, await, book, caught, child, done, `},
 		{"a state of no machine", "state pause nosuch perform", 1, "", "pawl: machine nosuch: not found"},
 		{"a key without a time", "effect pause http.post --key k", 1, "", "pawl: for, how long the key is to be closed, is 0s"},
 		{"a time without a key", "effect pause http.post --for 1m", 2, "", "pawl: --for is for a key"},

@@ -69,7 +69,7 @@ func events(r *api.Revision) string {
 			s += " " + e.Name
 		}
 		if e.Error != nil {
-			s += " (" + causeText(e.Error) + ")"
+			s += " (" + firstLine(causeText(e.Error)) + ")"
 		}
 		if e.Recorded {
 			s += " (recorded)"
@@ -85,6 +85,16 @@ func events(r *api.Revision) string {
 		all = append(all, s)
 	}
 	return strings.Join(all, ", ")
+}
+
+// firstLine is a text without the lines after its first, such as the stack of a
+// panic; run show has the whole.
+func firstLine(text string) string {
+	line, _, more := strings.Cut(text, "\n")
+	if more {
+		line += " …"
+	}
+	return line
 }
 
 func from(r *api.Revision) string {

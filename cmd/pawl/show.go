@@ -228,6 +228,9 @@ func moment(now, at time.Time) string {
 	if at.IsZero() {
 		return ""
 	}
+	if at.After(now) {
+		return cli.Time(at) + " (" + in(now, at) + ")"
+	}
 	return cli.Time(at) + " (" + cli.Age(now, at) + ")"
 }
 

@@ -125,10 +125,7 @@ func (w *watchLines) listen(ctx context.Context, f *cli.Fleet, id string) (rest 
 			w.told(t)
 		}
 	})
-	return func() {
-		defer w.all()
-		defer listening.Wait()
-		defer cancel()
+	catchUp := func() {
 		within, stop := context.WithTimeout(ctx, f.Timeout)
 		defer stop()
 		last, err := f.Queue.Progress.Last(within, id)
@@ -141,6 +138,13 @@ func (w *watchLines) listen(ctx context.Context, f *cli.Fleet, id string) (rest 
 				return
 			}
 		}
+	}
+	catchUp() // what was told before stands where it belongs among the records
+	return func() {
+		defer w.all()
+		defer listening.Wait()
+		defer cancel()
+		catchUp()
 	}
 }
 

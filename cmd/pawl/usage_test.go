@@ -205,8 +205,8 @@ func TestMachines(t *testing.T) {
 		t.Errorf("pawl machine graph report = %+v", got)
 	}
 	for args, want := range map[string]string{
-		"machine graph":                   "invoice\nkitchensink\nreport\nschedule\ntrip\n",
-		"run ls --machine":                "invoice\nkitchensink\nreport\nschedule\ntrip\n",
+		"machine graph":                   "invoice\nkitchensink\nonboarding\nrenewal\nreport\nschedule\ntrip\n",
+		"run ls --machine":                "invoice\nkitchensink\nonboarding\nrenewal\nreport\nschedule\ntrip\n",
 		"run ls --status":                 "running\nparked\npaused\n",
 		"run ls --from":                   "history\nindex\n",
 		"run ls --machine report --state": "",

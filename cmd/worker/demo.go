@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pawlrun/pawl"
+	"github.com/pawlrun/pawl/client"
 	"github.com/pawlrun/pawl/statemachine"
 	"github.com/pawlrun/pawl/transitions"
 )
@@ -82,6 +83,7 @@ type demo struct {
 	began                       time.Time
 	open                        map[string]bool // runs that have not ended
 	started, succeeded, effects int
+	coordinator                 *client.Client // who decides what runs ask people
 }
 
 func (d *demo) play(ctx context.Context, url, prefix string, catalog *statemachine.Catalog) error {
@@ -94,6 +96,10 @@ func (d *demo) play(ctx context.Context, url, prefix string, catalog *statemachi
 	if err != nil {
 		return err
 	}
+	if d.coordinator, err = client.Connect(url, client.WithPrefix(prefix), client.WithUser("coordinator")); err != nil {
+		return fmt.Errorf("connect as one who decides: %w", err)
+	}
+	defer d.coordinator.Close()
 	fmt.Fprintf(d.out, "an embedded fleet, NATS at %s; publishing the samples:\n", url)
 	for _, def := range catalog.Definitions() {
 		input, ok := transitions.Sample(def.Name)
@@ -135,6 +141,22 @@ func (d *demo) watch(ctx context.Context, js jetstream.JetStream, prefix string)
 			return fmt.Errorf("watch: %w", err)
 		}
 		d.show(r)
+		if err := d.decide(ctx, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decide approves what a run asks people, once.
+func (d *demo) decide(ctx context.Context, r *statemachine.Record) error {
+	for _, w := range r.Waits {
+		if w.Kind != statemachine.WaitApproval || r.From == r.To {
+			continue
+		}
+		if _, err := d.coordinator.Decide(ctx, r.Run, client.Approve, client.DecisionOptions{Approval: w.ID, RequestID: w.ID, Reason: "the papers are in order"}); err != nil {
+			return fmt.Errorf("approve what %s asks: %w", r.Run, err)
+		}
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ func TestDemo(t *testing.T) {
 	t.Parallel()
 	var stdout, stderr bytes.Buffer
 	code := run(t.Context(), []string{"--demo"}, nil, &stdout, &stderr)
-	if out := stdout.String(); code != 0 || !strings.Contains(out, "\n4 of 4 runs succeeded, 18 effects performed, ") || strings.Count(out, "pawl.start.kitchensink ") != 1 {
+	if out := stdout.String(); code != 0 || !strings.Contains(out, "\n6 of 6 runs succeeded, 27 effects performed, ") || strings.Count(out, "pawl.start.kitchensink ") != 1 {
 		t.Errorf("worker --demo = %d\n%s\n%s", code, out, &stderr)
 	}
 }

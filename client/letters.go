@@ -93,7 +93,7 @@ func (c *Client) Discard(ctx context.Context, q LettersChange) (*LettersReport, 
 // letters asks for a change, page by page, as one in the audit record.
 func (c *Client) letters(ctx context.Context, op string, v api.Verb, q LettersChange) (*LettersReport, error) {
 	if q.Limit < 0 || q.After > 0 || q.Through > 0 || q.RequestID != "" {
-		return nil, invalid(op, errors.New("Limit is below 0, or After, Through or RequestID is set"))
+		return nil, invalid(op, errors.New("the Limit is below 0, or After, Through or RequestID is set"))
 	}
 	limit := q.Limit
 	if v != api.LettersPlan {

@@ -180,9 +180,9 @@ func (a Approval) Check() error {
 	case a.Quorum < 0 || a.Quorum > len(all):
 		return fmt.Errorf("its quorum is %d, of %d approvers", a.Quorum, len(all))
 	case a.Remind != 0 && (a.Remind < time.Second || a.Remind > MaxWait):
-		return fmt.Errorf("Remind is %s, not 1s to %s", a.Remind, MaxWait)
+		return fmt.Errorf("its Remind is %s, not 1s to %s", a.Remind, MaxWait)
 	case a.Expire < 0 || a.Expire > MaxWait:
-		return fmt.Errorf("Expire is %s, not 0s to %s", a.Expire, MaxWait)
+		return fmt.Errorf("its Expire is %s, not 0s to %s", a.Expire, MaxWait)
 	case a.Expire != 0 && !a.Default.Known():
 		return errors.New("it expires: its Default says what is decided then, approve or reject")
 	case a.Expire == 0 && a.Default != "":

@@ -43,8 +43,6 @@ func (b *batch) got(i int, r sm.Result[string]) {
 	b.Log.Append(v)
 }
 
-func (b *batch) caught() { b.Caught = b.Cause().Class }
-
 func batchMachine(a sm.Action[batch], change func(*sm.State[batch])) *sm.Definition {
 	m := sm.New[batch]("batch", 1)
 	s := m.State("fan", a)

@@ -229,7 +229,7 @@ func moment(now, at time.Time) string {
 		return ""
 	}
 	if at.After(now) {
-		return cli.Time(at) + " (" + in(now, at) + ")"
+		return cli.Time(at) + in(now, at)
 	}
 	return cli.Time(at) + " (" + cli.Age(now, at) + ")"
 }

@@ -338,7 +338,7 @@ func TestApprovalAsDeclared(t *testing.T) {
 		`approver "a.b" is not one token of a subject`:  {By: []string{"a.b"}},
 		`approver "anna" is named twice`:                {By: []string{"anna"}, Escalate: []sm.Escalation{{After: 1, By: []string{"anna"}}}},
 		"its quorum is 2, of 1 approvers":               {By: []string{"anna"}, Quorum: 2},
-		"its Remind is 1ms, not 1s to 87600h0m0s":           {By: []string{"anna"}, Remind: time.Millisecond},
+		"its Remind is 1ms, not 1s to 87600h0m0s":       {By: []string{"anna"}, Remind: time.Millisecond},
 		"an escalation names nobody":                    {By: []string{"anna"}, Escalate: []sm.Escalation{{After: 1}}},
 		"an escalation after 1ns: it is later than":     {By: []string{"anna"}, Escalate: []sm.Escalation{{After: 1, By: []string{"b"}}, {After: 1, By: []string{"c"}}}},
 		"its Default says what is decided then":         {By: []string{"anna"}, Expire: time.Hour},

@@ -108,6 +108,7 @@ func NewServer(a *Answers, o ServerOptions) *Server {
 		RunsWait:       {waits, maxRequest, on(s.wait)},
 		RunsExplain:    {reads, maxRequest, on(timed(s, s.explain))},
 		RunsReplay:     {reads, maxRequest, on(timed(s, s.replay))},
+		RunsAsk:        {reads, maxRequest, on(timed(s, s.query))},
 		RunsStart:      {changes, maxInput, on(s.start)},
 		RunsSignal:     {changes, maxInput, on(s.signal)},
 		RunsFork:       {changes, maxInput, on(s.fork)},

@@ -186,6 +186,21 @@ func (c *Client) Explain(ctx context.Context, id string) (*Explanation, error) {
 	return &x, nil
 }
 
+// Query asks a run something by a query of its machine, and decodes the answer,
+// which is made of the run's record of the revision that is returned. It changes
+// nothing. ErrNotFound is returned for a run or a query that does not exist.
+func (c *Client) Query(ctx context.Context, id, query string, answer any) (revision uint64, err error) {
+	var a api.Answer
+	op := "query " + query + " of run " + id
+	if err := c.call(ctx, op, api.RunsAsk, api.Question{ID: id, Query: query}, &a); err != nil {
+		return 0, err
+	}
+	if err := json.Unmarshal(a.Value, answer); err != nil {
+		return 0, fmt.Errorf("%s: the answer: %w", op, err)
+	}
+	return a.Revision, nil
+}
+
 // Replayed tells what came of folding the records of a run again.
 type Replayed = api.Replayed
 

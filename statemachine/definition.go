@@ -15,6 +15,7 @@ type Definition struct {
 	byName  map[string]*node
 	indexes []index
 	checks  []func(data any) error
+	queries []query
 	budgets []*budget
 	make    func() any    // a new *T
 	longest time.Duration // how long a run may take; 0: as long as it does

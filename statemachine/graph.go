@@ -99,6 +99,7 @@ func (d *Definition) checkMachine() {
 	} else if !slices.ContainsFunc(d.nodes, (*node).ends) {
 		d.fault("", "has no end: no Succeed and no Fail")
 	}
+	d.checkQueries()
 	if len(d.indexes) > MaxIndexes {
 		d.fault("", "has %d index fields, at most %d are allowed", len(d.indexes), MaxIndexes)
 	}

@@ -23,6 +23,7 @@ type Machine[T any] struct {
 	longest time.Duration
 	bounded bool // Deadline was called
 	budgets []*budget
+	queries []query
 }
 
 // New begins a machine. The version is raised when the graph changes: a run
@@ -95,7 +96,7 @@ func (m *Machine[T]) Check(check func(*T) error) {
 func (m *Machine[T]) Definitions() []*Definition {
 	d := &Definition{
 		Name: m.name, Version: m.version,
-		indexes: slices.Clone(m.indexes), checks: slices.Clone(m.checks), budgets: slices.Clone(m.budgets),
+		indexes: slices.Clone(m.indexes), checks: slices.Clone(m.checks), budgets: slices.Clone(m.budgets), queries: slices.Clone(m.queries),
 		make: func() any { return new(T) }, longest: m.longest,
 	}
 	if m.bounded && (m.longest <= 0 || m.longest > MaxWait) {

@@ -56,6 +56,9 @@ func agent(tools map[string]Tool) *statemachine.Machine[agentData] {
 	m := statemachine.New[agentData]("agent", 1)
 	m.Check(func(a *agentData) error { return a.checkTools(names) })
 	m.Budget("tokens", func(a *agentData) int { return a.Tokens }, agentTokens, "over_budget")
+	m.Query("progress", func(a *agentData) any {
+		return map[string]any{"messages": a.Chat.Len(), "tokens": a.Tokens, "of_tokens": a.budget(), "wants": a.Calls}
+	})
 	m.State("think", statemachine.Call(modelChat, func(a *agentData) prompt { return a.prompt(names) }, (*agentData).heard)).
 		Visits(agentTurns, "over_budget").
 		When((*agentData).finished, "done").

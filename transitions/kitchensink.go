@@ -93,6 +93,9 @@ func kitchensink(effects []string, version int) *statemachine.Machine[sinkData] 
 		next.When((*sinkData).asking, "ask")
 	}
 	next.Then("perform")
+	m.Query("progress", func(s *sinkData) any {
+		return map[string]int{"step": s.At, "of": len(s.Steps), "results": s.Results.Len()}
+	})
 	perform := func(state string) *statemachine.State[sinkData] {
 		return m.State(state, statemachine.CallOf(statemachine.ToolNames(effects...), (*sinkData).pick, (*sinkData).performed).
 			Key((*sinkData).key).Flow((*sinkData).flow).QueuedWhen((*sinkData).queued)).

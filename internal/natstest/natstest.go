@@ -16,7 +16,6 @@ package natstest
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +23,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pawlrun/pawl/internal/freeport"
 )
 
 // Patience is how long the helpers of this package wait for a condition
@@ -246,14 +247,12 @@ func connect(t testing.TB, url string, opts []nats.Option) *nats.Conn {
 	return nc
 }
 
-// freePort is a port nobody listens on. Another process may take it before it
-// is used; the window is short, and the test then fails at once.
+// freePort is a port nobody listens on.
 func freePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := freeport.Find()
 	if err != nil {
-		t.Fatalf("find a free port: %v", err)
+		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	return port
 }

@@ -20,6 +20,8 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/pawlrun/pawl/internal/freeport"
 )
 
 // Kind is a kind of server.
@@ -148,11 +150,11 @@ func startReal(tb testing.TB, kind Kind, args []string) (*Server, error) {
 	if kind == Real {
 		line = append(line, "--port", "0", "--unixsocket", s.Addr)
 	} else {
-		port, err := freePort()
+		port, err := freeport.Find()
 		if err != nil {
 			return nil, err
 		}
-		bus, err := freePort()
+		bus, err := freeport.Find()
 		if err != nil {
 			return nil, err
 		}
@@ -245,13 +247,4 @@ func (s *Server) ready(ctx context.Context, c *redis.Client) bool {
 	}
 	info, err := c.ClusterInfo(ctx).Result()
 	return err == nil && strings.Contains(info, "cluster_state:ok")
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 type twin struct {
 	t       *testing.T
 	seq     uint64
+	mu      sync.Mutex // of runs: who waits looks at them while they move
 	runs    map[string][]*statemachine.Stored
 	blobs   map[string][]byte
 	letters []deadletter.Letter
@@ -33,6 +35,13 @@ func newTwin(t *testing.T) *twin {
 	return &twin{t: t, runs: map[string][]*statemachine.Stored{}, blobs: map[string][]byte{}, now: began}
 }
 
+// of are the records of a run.
+func (w *twin) of(run string) []*statemachine.Stored {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.runs[run]
+}
+
 func (w *twin) answers() *Answers {
 	return &Answers{Log: w, Blobs: blobTwin{w}, Letters: letterTwin{w}}
 }
@@ -41,7 +50,7 @@ func (w *twin) Look(_ context.Context, run string) (*statemachine.Stored, error)
 	if w.broken != nil {
 		return nil, w.broken
 	}
-	if all := w.runs[run]; len(all) > 0 {
+	if all := w.of(run); len(all) > 0 {
 		return all[len(all)-1], nil
 	}
 	return nil, nil
@@ -49,7 +58,7 @@ func (w *twin) Look(_ context.Context, run string) (*statemachine.Stored, error)
 
 func (w *twin) Read(_ context.Context, run string, after uint64) iter.Seq2[*statemachine.Stored, error] {
 	return func(yield func(*statemachine.Stored, error) bool) {
-		for _, r := range w.runs[run] {
+		for _, r := range w.of(run) {
 			if r.Seq > after && !yield(r, nil) {
 				return
 			}
@@ -66,7 +75,7 @@ func (w *twin) Sweep(_ context.Context, partition int) iter.Seq2[*statemachine.S
 			if queue.Partition(queue.Token(run)) != partition {
 				continue
 			}
-			all := w.runs[run]
+			all := w.of(run)
 			if !yield(all[len(all)-1], nil) {
 				return
 			}
@@ -164,7 +173,7 @@ func (w *twin) apply(d *statemachine.Definition, run string, e statemachine.Even
 	w.t.Helper()
 	w.now = w.now.Add(time.Second)
 	var last *statemachine.Stored
-	if all := w.runs[run]; len(all) > 0 {
+	if all := w.of(run); len(all) > 0 {
 		last = all[len(all)-1]
 	}
 	fold := d.Begin(run, last, statemachine.Env{Now: w.now, Build: "b1", By: "w1", Place: func(*statemachine.Pending) statemachine.Place { return statemachine.Inline }})
@@ -183,6 +192,8 @@ func (w *twin) apply(d *statemachine.Definition, run string, e statemachine.Even
 	}
 	w.seq += 3 // other runs' records are between
 	s := &statemachine.Stored{Record: r, Seq: w.seq, Bytes: sealed.Bytes}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.runs[run] = append(w.runs[run], s)
 	return s
 }
@@ -198,7 +209,7 @@ func (w *twin) seal(fold *statemachine.Fold, last *statemachine.Stored) {
 			continue
 		}
 		var items []json.RawMessage
-		for _, r := range w.runs[last.Run] {
+		for _, r := range w.of(last.Run) {
 			if r.Seq > ref.After {
 				items = append(items, r.Adds[name]...)
 			}

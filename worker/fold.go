@@ -202,12 +202,16 @@ func (l *lane) sealFold(ctx context.Context, s *slot, def *statemachine.Definiti
 }
 
 // blame holds a message responsible for a record that is too large. What was
-// sent to the run has a letter. A timer is the run's own, so that is parked: true
-// if the message now says so.
+// sent to the run has a letter. What the run itself asked for, a time, what came
+// of an effect that was accepted, the end of a child, fails for it: nothing else
+// will ever tell it. True if the message now says so.
 func (l *lane) blame(ctx context.Context, s *slot, h *held, err error) bool {
-	if h.m.Kind == queue.Due && h.failure == nil {
-		h.fail(statemachine.Terminal(statemachine.ClassTooLarge, err))
-		return true
+	switch h.m.Kind {
+	case queue.Due, queue.Result, queue.Child:
+		if h.failure == nil && h.event.Kind != statemachine.EventBeat {
+			h.fail(statemachine.Terminal(statemachine.ClassTooLarge, err))
+			return true
+		}
 	}
 	l.refuse(ctx, s, h, err)
 	return false

@@ -69,7 +69,7 @@ func TestFleetOnThreeNodes(t *testing.T) {
 	for i, f := range faults {
 		// Whatever the last fault took: the next one meets runs under way.
 		h.startUpTo(h.runs/2 + (i+1)*(h.runs-h.runs/2)/len(faults))
-		h.progress(h.calls() + h.runs*killSteps/len(faults)/4)
+		h.further(h.runs * killSteps / len(faults) / 4)
 		at := time.Now()
 		f.happen()
 		t.Logf("%5.1f s: %s, after %d ms", time.Since(began).Seconds(), f.name, time.Since(at).Milliseconds())
@@ -124,6 +124,14 @@ func (h *hurt) startUpTo(until int) {
 	for ; h.started < min(until, h.runs); h.started++ {
 		h.due <- h.started
 	}
+}
+
+// further waits for so many more calls of the sink, or for all that the runs
+// that were started will ever make: a machine may be quick, or the last fault
+// have taken long.
+func (h *hurt) further(calls int) {
+	h.t.Helper()
+	h.progress(min(h.calls()+calls, h.started*killSteps))
 }
 
 // produce publishes starts as a producer does who wants every one of them
@@ -239,7 +247,7 @@ func (h *hurt) halt(stream string) {
 	n := h.cluster.Leader(stream)
 	n.Stop()
 	h.startUpTo(h.started + 3)
-	h.progress(h.calls() + 2*killSteps)
+	h.further(2 * killSteps)
 	n.Start()
 }
 
@@ -265,25 +273,50 @@ func (h *hurt) copy(to, from string) {
 	}
 }
 
-// describe logs how full the queues are, and who leads them.
+// describe logs how full the queues are, who leads them, and where their
+// consumers stand: a message at or below the floor of its consumer is one that
+// nobody will be given again.
 func (h *hurt) describe() {
 	for _, stream := range h.streams() {
-		var s struct{ State struct{ Messages int } }
-		h.asks("$JS.API.STREAM.INFO."+stream, &s)
-		h.t.Logf("%s: %d messages, led by %q", stream, s.State.Messages, h.leader("STREAM", stream))
-		var consumers struct {
-			Consumers []struct {
-				Name    string
-				Pending int `json:"num_pending"`
-				InHand  int `json:"num_ack_pending"`
-				Pulls   int `json:"num_waiting"`
-				Cluster struct{ Leader string }
+		var s struct {
+			State struct {
+				Messages int
+				First    uint64 `json:"first_seq"`
+				Last     uint64 `json:"last_seq"`
 			}
 		}
-		h.asks("$JS.API.CONSUMER.LIST."+stream, &consumers)
-		for _, c := range consumers.Consumers {
-			if c.Pending+c.InHand > 0 || c.Cluster.Leader == "" {
-				h.t.Logf("  %+v", c)
+		h.asks("$JS.API.STREAM.INFO."+stream, &s)
+		h.t.Logf("%s: %+v, led by %q", stream, s.State, h.leader("STREAM", stream))
+		var names struct{ Consumers []string }
+		h.asks("$JS.API.CONSUMER.NAMES."+stream, &names)
+		for _, name := range names.Consumers {
+			m, err := h.nc.Request("$JS.API.CONSUMER.INFO."+stream+"."+name, nil, 2*time.Second)
+			if err != nil {
+				h.t.Logf("  %s: %v", name, err)
+				continue
+			}
+			var c struct {
+				Delivered json.RawMessage
+				AckFloor  json.RawMessage `json:"ack_floor"`
+				Pending   int             `json:"num_pending"`
+				InHand    int             `json:"num_ack_pending"`
+				Pulls     int             `json:"num_waiting"`
+				Cluster   struct{ Leader string }
+			}
+			if err := json.Unmarshal(m.Data, &c); err != nil {
+				h.t.Logf("  %s: %s", name, m.Data)
+			}
+			h.t.Logf("  %s: %d pending, %d in hand, %d pulls, delivered %s, floor %s, led by %q",
+				name, c.Pending, c.InHand, c.Pulls, c.Delivered, c.AckFloor, c.Cluster.Leader)
+		}
+		if s.State.Messages == 0 || s.State.Messages > 20 {
+			continue
+		}
+		for seq := s.State.First; seq <= s.State.Last; seq++ {
+			var answer struct{ Message struct{ Subject string } }
+			m, err := h.nc.Request("$JS.API.STREAM.MSG.GET."+stream, fmt.Appendf(nil, `{"seq":%d}`, seq), time.Second)
+			if err == nil && json.Unmarshal(m.Data, &answer) == nil && answer.Message.Subject != "" {
+				h.t.Logf("  message %d: %s", seq, answer.Message.Subject)
 			}
 		}
 	}

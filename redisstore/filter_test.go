@@ -55,28 +55,28 @@ func TestListAnswersEveryFilter(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		s := open(t, server.Client(t), Options{})
-		all := crowd(t, 1500)
+		all := crowd(t, 600)
 		put(t, s, all...)
 		at := func(i int) time.Time { return all[i].At }
 		rng := rand.New(rand.NewPCG(1, 2))
 		pick := func(of ...string) string { return of[rng.IntN(len(of))] }
-		for range 150 {
+		for range 80 {
 			f := api.Filter{
 				Machine: pick("", "", "m3", "m6", "none"), State: pick("", "", "s3", "end", "s", "none"),
 				Status: statemachine.Status(pick("", "", "running", "succeeded", "parked", "failed")),
-				Limit:  rng.IntN(1200), Where: make(map[string]string),
+				Limit:  rng.IntN(500), Where: make(map[string]string),
 			}
 			for range rng.IntN(3) {
 				name := pick("region", "site", "order", "batch", "none")
-				f.Where[name] = map[string]string{"region": pick("eu", "us", "e"), "site": pick("7", "39"), "order": all[rng.IntN(1500)].Run, "batch": "old one", "none": pick("", "x")}[name]
+				f.Where[name] = map[string]string{"region": pick("eu", "us", "e"), "site": pick("7", "39"), "order": all[rng.IntN(600)].Run, "batch": "old one", "none": pick("", "x")}[name]
 			}
 			switch rng.IntN(4) {
 			case 0:
-				f.Since = at(rng.IntN(1500))
+				f.Since = at(rng.IntN(600))
 			case 1:
-				f.Until = at(rng.IntN(1500))
+				f.Until = at(rng.IntN(600))
 			case 2:
-				f.Since, f.Until = at(rng.IntN(700)), at(700+rng.IntN(700))
+				f.Since, f.Until = at(rng.IntN(300)), at(300+rng.IntN(300))
 			}
 			var want []string
 			for _, st := range slices.SortedFunc(slices.Values(all), func(a, b *statemachine.Stored) int {

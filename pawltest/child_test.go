@@ -2,6 +2,7 @@ package pawltest_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -103,4 +104,57 @@ func TestChildren(t *testing.T) {
 			t.Errorf("the trip %s with %+v", r.Status(), d)
 		}
 	})
+}
+
+// Tour has a room booked in each of many cities, two at a time.
+type Tour struct {
+	Cities []string `json:"cities"`
+	Rooms  []string `json:"rooms"`
+}
+
+func (t *Tour) cities() []string { return t.Cities }
+
+func (t *Tour) booked(city string, r sm.Result[Room]) {
+	if !r.OK() {
+		t.Rooms = append(t.Rooms, city+": "+r.Cause.Class)
+		return
+	}
+	t.Rooms = append(t.Rooms, city+": "+r.Value.Number)
+}
+
+// TestEachChild runs children that are items: scripted, or as they are.
+func TestEachChild(t *testing.T) {
+	t.Parallel()
+	m := sm.New[Tour]("tour", 1)
+	m.State("stay", sm.EachChild((*Tour).cities, 2, Rooms, func(_ *Tour, city string) Room { return Room{City: city} }, (*Tour).booked))
+	m.Succeed("done")
+	all := trip().Add(m)
+	tour := Tour{Cities: []string{"Oslo", "Rome", "Kyiv"}}
+	check := func(r *pawltest.Run, want ...string) {
+		t.Helper()
+		var got Tour
+		if r.Data(&got); r.Status() != sm.StatusSucceeded || !slices.Equal(got.Rooms, want) {
+			t.Errorf("the tour %s with %q", r.Status(), got.Rooms)
+		}
+	}
+	check(pawltest.Start(t, all, tour, pawltest.Machine("tour", 0), pawltest.OnChild(Rooms, func(r Room) (Room, error) {
+		if r.City == "Rome" {
+			return r, sm.Terminal("full", errors.New("no room"))
+		}
+		r.Number = "1"
+		return r, nil
+	})), "Oslo: 1", "Rome: full", "Kyiv: 1")
+
+	r := pawltest.Start(t, all, tour, pawltest.Machine("tour", 0), pawltest.Returns(Book, "7"), pawltest.Returns(Drop, "dropped"))
+	if n := len(r.Children()); n != 2 {
+		t.Fatalf("%d children at once", n)
+	}
+	for range 2 {
+		for _, c := range r.Children() {
+			if !c.Status().Ended() {
+				c.Signal("s1", "confirmed", struct{}{})
+			}
+		}
+	}
+	check(r, "Oslo: 7", "Rome: 7", "Kyiv: 7")
 }

@@ -72,6 +72,8 @@ func (d *Definition) checkMany(n *node, a *action) {
 	m := a.many
 	if n.kind == KindEach {
 		switch {
+		case m.open == nil && m.children:
+			d.fault(n.name, "Each has no function that gives the items, or none that picks a machine")
 		case m.open == nil && len(a.effects) == 0:
 			d.fault(n.name, "EachOf has no tools")
 		case m.open == nil:
@@ -82,6 +84,7 @@ func (d *Definition) checkMany(n *node, a *action) {
 		if m.limit < 1 || m.limit > MaxAtOnce {
 			d.fault(n.name, "Each of %d at once: it is 1 to %d", m.limit, MaxAtOnce)
 		}
+		d.checkMachines(n, a)
 		return
 	}
 	if len(m.branches) < 1 || len(m.branches) > MaxAtOnce {

@@ -59,15 +59,7 @@ func ChildOf[T any](pick func(*T) (machine string, input json.RawMessage), out f
 	a := &action{kind: KindChild, open: true}
 	if pick != nil {
 		a.pick = func(d any) (string, json.RawMessage, error) {
-			machine, input := pick(d.(*T))
-			if !validName(machine, false) {
-				return "", nil, fmt.Errorf("child of machine %q: not a name (%s)", trim(machine, 2*maxName), nameGrammar)
-			}
-			if len(input) == 0 {
-				input = json.RawMessage("{}")
-			}
-			input, err := compact(input)
-			return machine, input, err
+			return chosen(pick(d.(*T)))
 		}
 	}
 	a.take = func(d any, result json.RawMessage) error {
@@ -79,15 +71,24 @@ func ChildOf[T any](pick func(*T) (machine string, input json.RawMessage), out f
 	return &ChildAction[T]{a: a}
 }
 
+// chosen checks what a pick has chosen.
+func chosen(machine string, input json.RawMessage) (string, json.RawMessage, error) {
+	if !validName(machine, false) {
+		return "", nil, fmt.Errorf("child of machine %q: not a name (%s)", trim(machine, 2*maxName), nameGrammar)
+	}
+	if len(input) == 0 {
+		input = json.RawMessage("{}")
+	}
+	input, err := compact(input)
+	return machine, input, err
+}
+
 // ID names the child's run. Without it, or if it is empty, the id is made of the
 // parent's and differs with every time it is asked for. A run that exists under
 // the id, and is not this very child, fails the action with the class
 // "id_conflict".
 func (c *ChildAction[T]) ID(id func(*T) string) *ChildAction[T] {
-	c.a.key = nil
-	if id != nil {
-		c.a.key = func(d any) string { return id(d.(*T)) }
-	}
+	c.a.key = ofData(id)
 	return c
 }
 
@@ -99,9 +100,9 @@ func (c *ChildAction[T]) Abandon() *ChildAction[T] {
 
 func (c *ChildAction[T]) erase(*T) *action { return c.a }
 
-// machine is that of a child, "" if none is declared.
+// machine is that of a child, or of those of all items; "" if none is declared.
 func (a *action) machine() string {
-	if a.kind != KindChild || len(a.machines) == 0 {
+	if a.kind != KindChild && a.kind != KindEach || len(a.machines) == 0 {
 		return ""
 	}
 	return a.machines[0]

@@ -44,16 +44,17 @@ func (n *node) title() string {
 		}
 		return title
 	case KindEach:
-		return fmt.Sprintf("%s: %s for each, %d at once", n.name, strings.Join(n.action.effects, " | "), n.action.many.limit)
+		what := strings.Join(n.action.effects, " | ")
+		if n.action.many.children {
+			what = n.action.runs()
+		}
+		return fmt.Sprintf("%s: %s for each, %d at once", n.name, what, n.action.many.limit)
 	case KindAll:
 		return n.name + ": all of " + n.branchTitles()
 	case KindFirst:
 		return fmt.Sprintf("%s: the first %d of %s", n.name, n.action.many.need, n.branchTitles())
 	case KindChild:
-		title := n.name + ": runs " + strings.Join(n.action.machines, " | ")
-		if len(n.action.machines) == 0 {
-			title = n.name + ": runs a machine"
-		}
+		title := n.name + ": " + n.action.runs()
 		if n.undo != nil {
 			title += ", undone by " + strings.Join(n.undo.effects, " | ")
 		}
@@ -77,6 +78,14 @@ func (n *node) title() string {
 		return n.name + ": fails with " + n.class
 	}
 	return n.name
+}
+
+// runs is what a state does that starts runs.
+func (a *action) runs() string {
+	if len(a.machines) == 0 {
+		return "runs a machine"
+	}
+	return "runs " + strings.Join(a.machines, " | ")
 }
 
 // branchTitles is what is done at once.

@@ -18,8 +18,7 @@ func (r Result[Out]) OK() bool { return r.Cause == nil }
 
 // EachAction performs an effect for each of many items.
 type EachAction[T, I any] struct {
-	a     *action
-	items func(*T) []I
+	a *action
 
 	key, flow func(*T, I) string
 	queued    func(*T, I) bool
@@ -50,25 +49,8 @@ func Each[T, I, In, Out any](items func(*T) []I, limit int, effect Effect[In, Ou
 		}
 		input, err := marshal(in(d, item))
 		return name, input, err
-	}, func(d *T, item I, body json.RawMessage, c *Cause) error {
-		if out == nil {
-			return nil
-		}
-		r := Result[Out]{Cause: c}
-		if c == nil {
-			if err := unmarshal(body, &r.Value); err != nil {
-				return err
-			}
-		}
-		out(d, item, r)
-		return nil
-	})
-	e.a.fits = func(body json.RawMessage) error {
-		if out == nil {
-			return nil
-		}
-		return unmarshal(body, new(Out))
-	}
+	}, decoded(out))
+	e.a.fits = fitting(out)
 	return e
 }
 
@@ -88,51 +70,35 @@ func EachOf[T, I any](items func(*T) []I, limit int, tools []Tool, pick func(*T,
 			return effect, input, err
 		}
 	}
-	e := newEach(items, limit, names, choose, func(d *T, item I, body json.RawMessage, c *Cause) error {
-		if out != nil {
-			out(d, item, Result[json.RawMessage]{Value: body, Cause: c})
-		}
-		return nil
-	})
+	e := newEach(items, limit, names, choose, undecoded(out))
 	e.a.open = true
 	return e
 }
 
 func newEach[T, I any](items func(*T) []I, limit int, effects []string, pick func(*T, I) (string, json.RawMessage, error), out func(*T, I, json.RawMessage, *Cause) error) *EachAction[T, I] {
-	e := &EachAction[T, I]{items: items}
+	e := &EachAction[T, I]{}
 	e.a = &action{kind: KindEach, effects: effects, many: &many{limit: limit, tolerate: -1}}
 	if pick == nil || items == nil {
 		return e
 	}
 	e.a.pick = func(any) (string, json.RawMessage, error) { return "", nil, nil } // each item has its own
-	e.a.many.open = func(data any) (int, func(int) *action) {
-		all := items(data.(*T))
-		return len(all), func(i int) *action { return e.one(all[i], pick, out) }
-	}
+	e.a.many.open = opened(items, func(item I) *action { return e.one(item, pick, out) })
 	return e
 }
 
 // one is the action of one item.
 func (e *EachAction[T, I]) one(item I, pick func(*T, I) (string, json.RawMessage, error), out func(*T, I, json.RawMessage, *Cause) error) *action {
-	a := &action{kind: KindCall, effects: e.a.effects, open: e.a.open, timeout: e.a.timeout, fits: e.a.fits}
+	a := itemAction(KindCall, item, pick, out)
+	a.effects, a.open, a.timeout, a.fits = e.a.effects, e.a.open, e.a.timeout, e.a.fits
+	picks := a.pick
 	a.pick = func(d any) (string, json.RawMessage, error) {
-		effect, input, err := pick(d.(*T), item)
+		effect, input, err := picks(d)
 		if err == nil && !a.declares(effect) {
 			err = &FaultError{Class: ClassUnknownEffect, Err: fmt.Errorf("effect %q is not among the tools", effect)}
 		}
 		return effect, input, err
 	}
-	a.take = func(d any, body json.RawMessage) error { return out(d.(*T), item, body, nil) }
-	a.lost = func(d any, c *Cause) error { return out(d.(*T), item, nil, c) }
-	if e.key != nil {
-		a.key = func(d any) string { return e.key(d.(*T), item) }
-	}
-	if e.flow != nil {
-		a.flow = func(d any) string { return e.flow(d.(*T), item) }
-	}
-	if e.queued != nil {
-		a.queued = func(d any) bool { return e.queued(d.(*T), item) }
-	}
+	a.key, a.flow, a.queued = ofItem(e.key, item), ofItem(e.flow, item), ofItem(e.queued, item)
 	return a
 }
 
@@ -149,9 +115,7 @@ func (e *EachAction[T, I]) Tolerate(n int) *EachAction[T, I] {
 // LimitOf takes how many items may be under way at once of the data when the
 // state is entered, instead of the limit that is declared.
 func (e *EachAction[T, I]) LimitOf(limit func(*T) int) *EachAction[T, I] {
-	if limit != nil {
-		e.a.many.limitOf = func(d any) int { return limit(d.(*T)) }
-	}
+	e.a.many.limitOf = ofData(limit)
 	return e
 }
 

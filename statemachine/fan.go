@@ -35,6 +35,7 @@ type many struct {
 	tolerates bool               // Tolerate was called
 	limitOf   func(data any) int // … by the data; nil: limit
 	branches  []branch           // nil for items
+	children  bool               // items are runs
 
 	// open counts the items or branches, and returns what the i-th does.
 	open func(data any) (int, func(i int) *action)

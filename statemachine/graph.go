@@ -38,6 +38,18 @@ func (d *Definition) compile() {
 // performs reports whether the state asks for effects.
 func (n *node) performs() bool { return n.action != nil && len(n.action.effects) > 0 }
 
+// givesUp reports whether something of the state can be given up.
+func (n *node) givesUp() bool {
+	if n.kind == KindCall || n.kind == KindChild || n.performs() {
+		return true
+	}
+	m := (*many)(nil)
+	if n.action != nil {
+		m = n.action.many
+	}
+	return m != nil && (m.children || slices.ContainsFunc(m.branches, func(b branch) bool { return b.kind() == KindChild }))
+}
+
 func (n *node) ends() bool { return n.kind == KindSucceed || n.kind == KindFail }
 
 // hash identifies the static graph: states in order, their kinds and effects,
@@ -165,7 +177,7 @@ func (d *Definition) unknownTarget(e Exit) string {
 }
 
 func (d *Definition) checkCatches(n *node) {
-	if len(n.catches) > 0 && n.kind != KindCall && n.kind != KindChild && !n.performs() {
+	if len(n.catches) > 0 && !n.givesUp() {
 		d.fault(n.name, "Catch in a state that performs no effect")
 	}
 	if len(n.catches) > 0 && n.kind == KindEach && n.action.many.tolerate < 0 {
@@ -242,6 +254,11 @@ func (d *Definition) checkChild(n *node, a *action) {
 	if a.pick == nil {
 		d.fault(n.name, "ChildOf has no function that picks")
 	}
+	d.checkMachines(n, a)
+}
+
+// checkMachines checks the names of the machines that an action starts.
+func (d *Definition) checkMachines(n *node, a *action) {
 	for _, m := range a.machines {
 		if !validName(m, false) {
 			d.fault(n.name, "child of machine %q: not a name (%s)", m, nameGrammar)

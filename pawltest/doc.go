@@ -6,4 +6,8 @@
 // fleet would find. When a run has come to rest, each of its records is folded
 // again; if another one comes out, the test fails: a callback uses something
 // that is not recorded, such as the clock or the order of a map.
+//
+// [CrashEverywhere] runs a machine once for each of its events and each thing
+// that may befall a fleet there: a worker that dies, a message that comes twice,
+// late, early or in another order.
 package pawltest

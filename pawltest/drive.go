@@ -32,6 +32,11 @@ func (r *Run) next() bool {
 	r.t.Helper()
 	var retry *sm.Pending // the one whose time comes first
 	pending := r.last().Pending
+	if len(pending) > 1 && r.history.now(lastFirst) {
+		r.history.happens()
+		pending = slices.Clone(pending)
+		slices.Reverse(pending)
+	}
 	for i := range pending {
 		p := &pending[i]
 		switch {
@@ -113,7 +118,8 @@ func (r *Run) perform(p *sm.Pending) {
 	result, done := r.results[key]
 	if !done {
 		var err error
-		if result, err = r.call(p, key); err != nil {
+		result, err = r.call(p, key)
+		if result, err = r.unrecorded(p, key, result, err); err != nil {
 			r.must(r.failed(p, err))
 			return
 		}
@@ -220,17 +226,23 @@ func (r *Run) apply(e sm.Event) error {
 	return err
 }
 
-// fold makes the next record, and reads it back.
-func (r *Run) fold(e sm.Event) (sm.Outcome, error) {
+// draft makes the next record; none if the event does not move the run.
+func (r *Run) draft(e sm.Event) (*sm.Sealed, sm.Outcome, error) {
 	e.At = r.now
 	f := r.def.Begin(r.id, r.last(), sm.Env{Now: r.now, Build: "test", By: "pawltest", Place: r.place})
 	r.seal(f)
 	o, err := f.ApplyWith(e, func(hash string) ([]byte, error) { return r.blobs[hash], nil })
 	if err != nil || o != sm.Applied {
-		return o, err
+		return nil, o, err
 	}
 	s, err := f.Seal()
-	if err != nil {
+	return s, o, err
+}
+
+// commit appends the next record, and reads it back.
+func (r *Run) commit(e sm.Event) (sm.Outcome, error) {
+	s, o, err := r.draft(e)
+	if err != nil || s == nil {
 		return o, err
 	}
 	rec, err := sm.Decode(s.Bytes)

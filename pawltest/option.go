@@ -39,16 +39,18 @@ func OnRaw(effect string, f func(input json.RawMessage) (json.RawMessage, error)
 // Returns answers the attempts of an effect type one after the other. The last
 // result is repeated.
 func Returns[In, Out any](effect sm.Effect[In, Out], results ...Out) Option {
-	n := 0
-	return On(effect, func(In) (Out, error) {
-		if len(results) == 0 {
-			var none Out
-			return none, sm.Terminal("no_result", errors.New("Returns was given no results"))
-		}
-		out := results[min(n, len(results)-1)]
-		n++
-		return out, nil
-	})
+	return func(r *Run) {
+		n := 0 // of this run
+		On(effect, func(In) (Out, error) {
+			if len(results) == 0 {
+				var none Out
+				return none, sm.Terminal("no_result", errors.New("Returns was given no results"))
+			}
+			out := results[min(n, len(results)-1)]
+			n++
+			return out, nil
+		})(r)
+	}
 }
 
 // RunID names the run; without it that is "test".

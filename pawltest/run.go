@@ -24,6 +24,9 @@ type Run struct {
 	policies map[string]sm.Policy
 	ends     map[string]script // of children, by machine
 
+	providers []*Provider // that handlers call
+	history   *history    // of what befalls it; nil: nothing
+
 	parent   *Run            // whose child it is
 	children map[string]*Run // by run id
 

@@ -47,7 +47,7 @@ type ServerOptions struct {
 	Reads   int           // reads under way at once; default 64, and 32 times as many wait for their turn
 	Changes int           // starts, signals and commands at once; default 512
 	Waits   int           // waits at once; default 2,048
-	Scans   int           // lists from HISTORY at once, each a read of the whole fleet; default 2
+	Scans   int           // lists from HISTORY at once, each a read of the whole fleet, and comparisons of runs; default 2
 	Letters int           // pages of letters changed at once, each 64 letters at a time; default 4
 	Timeout time.Duration // of a read; default 5 s
 }
@@ -100,7 +100,7 @@ func NewServer(a *Answers, o ServerOptions) *Server {
 	s.watch = newWatchers(a, s.fault)
 	s.hurry, s.stop = context.WithCancel(context.Background())
 	reads, changes, waits := newLanes(o.Reads, 32*o.Reads), newLanes(o.Changes, 0), newLanes(o.Waits, 0)
-	letters := newLanes(o.Letters, 8*o.Letters)
+	letters, diffs := newLanes(o.Letters, 8*o.Letters), newLanes(o.Scans, 8*o.Scans)
 	s.verbs = map[Verb]action{
 		RunsGet:        {reads, maxRequest, on(timed(s, s.getRun))},
 		RunsList:       {reads, maxRequest, on(timed(s, s.listRuns))},
@@ -108,6 +108,7 @@ func NewServer(a *Answers, o ServerOptions) *Server {
 		RunsWait:       {waits, maxRequest, on(s.wait)},
 		RunsExplain:    {reads, maxRequest, on(timed(s, s.explain))},
 		RunsReplay:     {reads, maxRequest, on(timed(s, s.replay))},
+		RunsDiff:       {diffs, maxRequest, on(timed(s, s.diff))},
 		RunsAsk:        {reads, maxRequest, on(timed(s, s.query))},
 		RunsStart:      {changes, maxInput, on(s.start)},
 		RunsSignal:     {changes, maxInput, on(s.signal)},

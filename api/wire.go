@@ -33,6 +33,7 @@ const (
 	RunsWait       Verb = "runs.wait"       // WaitQuery → Waited
 	RunsExplain    Verb = "runs.explain"    // ExplainQuery → Explanation
 	RunsReplay     Verb = "runs.replay"     // ReplayQuery → Replayed
+	RunsDiff       Verb = "runs.diff"       // DiffQuery → Diff
 	RunsAsk        Verb = "runs.query"      // Question → Answer
 	RunsStart      Verb = "runs.start"      // StartRequest → Started
 	RunsSignal     Verb = "runs.signal"     // SignalRequest → Told
@@ -61,7 +62,7 @@ const (
 // Verbs lists the verbs.
 func Verbs() []Verb {
 	return []Verb{
-		RunsGet, RunsList, RunsHistory, RunsWait, RunsExplain, RunsReplay, RunsAsk, RunsStart, RunsSignal, RunsCancel, RunsTerminate, RunsPause, RunsResume, RunsRetry, RunsResolve, RunsFork, RunsConfirm,
+		RunsGet, RunsList, RunsHistory, RunsWait, RunsExplain, RunsReplay, RunsDiff, RunsAsk, RunsStart, RunsSignal, RunsCancel, RunsTerminate, RunsPause, RunsResume, RunsRetry, RunsResolve, RunsFork, RunsConfirm,
 		ApprovalsGet, ApprovalsDecide, ApprovalsDelegate,
 		MachinesList, MachinesGet, LettersList, LettersGet, LettersPlan, LettersRedrive, LettersDiscard, StreamsGet, BlobsGet, FlowGet, FlowHold, FlowRelease,
 	}

@@ -145,6 +145,9 @@ func TestClientOfAFleet(t *testing.T) {
 	if revisions != run.Revision {
 		t.Errorf("History ends at %d, want %d", revisions, run.Revision)
 	}
+	if _, err := c.Diff(ctx, id, id); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("Diff of a run with itself: %v, want ErrInvalid", err)
+	}
 	found := false
 	for end := time.Now().Add(20 * time.Second); !found && time.Now().Before(end); { // the index may be moments behind
 		for l, err := range c.List(ctx, client.Query{Status: client.StatusCancelled, Limit: 1}) {

@@ -225,3 +225,19 @@ func (c *Client) Replay(ctx context.Context, id string) (*Replayed, error) {
 		q.After = page.Next
 	}
 }
+
+// Diff tells how two runs differ.
+type Diff = api.Diff
+
+// Diff compares two runs of a machine, visit by visit of their states: their
+// data, the way they went, what they asked for and what came of it; a fork and its
+// original from where it was forked. It has the first thousand differences, or as many as an
+// answer holds. ErrNotFound is returned for a run that does not exist, ErrInvalid for runs
+// of different machines.
+func (c *Client) Diff(ctx context.Context, a, b string) (*Diff, error) {
+	d := new(Diff)
+	if err := c.call(ctx, "diff runs "+a+" and "+b, api.RunsDiff, api.DiffQuery{A: a, B: b, Limit: api.MaxPage}, d); err != nil {
+		return nil, err
+	}
+	return d, nil
+}

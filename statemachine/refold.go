@@ -151,12 +151,24 @@ func firstDifference(a, b *Record) (field, inA, inB string) {
 
 // diffJSON finds the first place where two JSON values differ.
 func diffJSON(path string, a, b json.RawMessage) (field, inA, inB string) {
+	DiffJSON(path, a, b, func(at string, va, vb json.RawMessage) bool {
+		field, inA, inB = at, string(va), string(vb)
+		return false
+	})
+	return field, inA, inB
+}
+
+// DiffJSON yields the places where two JSON values differ, as dotted paths that
+// begin with path, with what is there: nothing if the place is only in the other.
+// The order of fields does not count, and what is empty is as if it were not
+// there. It reports whether all were yielded.
+func DiffJSON(path string, a, b json.RawMessage, yield func(path string, a, b json.RawMessage) bool) bool {
 	if bytes.Equal(a, b) || empty(a) && empty(b) {
-		return "", "", ""
+		return true
 	}
 	ma, mb := children(a), children(b)
 	if ma == nil || mb == nil {
-		return path, string(a), string(b)
+		return yield(path, a, b)
 	}
 	keys := slices.Collect(maps.Keys(ma))
 	for k := range mb {
@@ -171,11 +183,15 @@ func diffJSON(path string, a, b json.RawMessage) (field, inA, inB string) {
 		return strings.Compare(x, y)
 	})
 	for _, k := range keys {
-		if field, inA, inB := diffJSON(path+"."+k, ma[k], mb[k]); field != "" {
-			return field, inA, inB
+		at := k
+		if path != "" {
+			at = path + "." + k
+		}
+		if !DiffJSON(at, ma[k], mb[k], yield) {
+			return false
 		}
 	}
-	return "", "", "" // the same but for the order of fields
+	return true
 }
 
 func empty(v json.RawMessage) bool {

@@ -30,7 +30,7 @@ const exitCodes = `Exit codes:
   5    the run is parked: a person has to see to it
   6    the time of --for is over
   7    stopped by --canary or --stop-on-failure-ratio
-  8    run replay: a run comes out differently
+  8    run replay: a run comes out differently; run diff: the runs differ
   130  interrupted by a signal`
 
 // follower follows one run.

@@ -15,7 +15,8 @@ import (
 	"github.com/pawlrun/pawl/statemachine"
 )
 
-// exitDiffers says that a run comes out differently when it is replayed.
+// exitDiffers says that a run comes out differently when it is replayed, or that
+// two runs differ.
 const exitDiffers = 8
 
 // replay is the command line of run replay.

@@ -231,17 +231,23 @@ func TestThrottlingStopsTheFleetUntilTheProviderSays(t *testing.T) {
 	t.Parallel()
 	f := realServers(t)
 	const wave, pause = 50, 5 * time.Second
-	var told time.Time // when the wave was sent back
+	var mu sync.Mutex
+	var told time.Time // when the last of the wave was sent back
 	var all sync.WaitGroup
 	all.Add(wave)
-	var once sync.Once
+	closed := make(chan struct{})
 	p := newProvider(t, func(n int, w http.ResponseWriter) {
 		if n > wave {
 			return
 		}
 		all.Done()
 		all.Wait()
-		once.Do(func() { told = time.Now() })
+		if n%2 == 0 {
+			<-closed // half of the wave is told later, when the others have closed the key
+		}
+		mu.Lock()
+		told = time.Now()
+		mu.Unlock()
 		w.Header().Set("Retry-After", fmt.Sprint(pause.Seconds()))
 		w.WriteHeader(http.StatusTooManyRequests)
 	})
@@ -255,6 +261,7 @@ func TestThrottlingStopsTheFleetUntilTheProviderSays(t *testing.T) {
 		n, _, err := f.queue.Flow.List(t.Context())
 		return err == nil && len(n) == 1 && n[0].Kind == flow.KindKey && n[0].Effect == "http.post" && "http://"+n[0].Key == p.URL
 	})
+	close(closed)
 	for i := wave; i < 2*wave; i++ {
 		f.start("kitchensink", fmt.Sprintf("r%d", i), postStep(p.URL, ""))
 	}

@@ -206,11 +206,12 @@ func (w *Worker) throttled(p *statemachine.Pending, err error) {
 		return
 	}
 	now := time.Now()
-	n := flow.Notice{Kind: flow.KindKey, Effect: p.Effect, Key: p.Flow, Held: true, Until: now.Add(d).UTC(), At: now.UTC(), By: w.cfg.ID, Reason: messageOf(err)}
+	n := flow.Notice{Kind: flow.KindKey, Effect: p.Effect, Key: p.Flow, Held: true, At: now.UTC(), By: w.cfg.ID, Reason: messageOf(err)}
 	board := w.ports.Flow.Board()
-	if have, ok := board.Get(n.Subject()); ok && n.Until.Sub(have.Until) < d/10 {
+	if have, ok := board.Get(n.Subject()); ok && !have.Until.Before(now.Add(d)) {
 		return // said already, by another answer to the same wave
 	}
+	n.Until = now.Add(d + d/10).UTC() // the later answers to a wave say a later time: most need no notice of their own
 	board.Apply(n) // here at once
 	ctx, cancel := context.WithTimeout(w.work, w.cfg.beat())
 	defer cancel()

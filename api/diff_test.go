@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +29,9 @@ func parcels() *statemachine.Catalog {
 	m.State("rate", statemachine.Call(rate, weight, func(p *parcel, fare int) { p.Fare = fare; p.Notes.Append(fmt.Sprint("fare ", fare)) })).
 		When(func(p *parcel) bool { return p.Fare > 50 }, "freight").Then("post")
 	m.State("post", statemachine.Call(ship, weight, nil)).Then("done")
-	m.State("freight", statemachine.Call(ship, weight, nil)).Then("done")
+	m.State("freight", statemachine.Call(ship, weight, nil)).Then("pack")
+	m.State("pack", statemachine.Each(func(*parcel) []int { return []int{1, 2, 3} }, 3, ship, func(_ *parcel, n int) int { return n },
+		func(p *parcel, _ int, r statemachine.Result[int]) { p.Notes.Append(fmt.Sprint("packed ", r.Value)) })).Then("done")
 	m.Succeed("done")
 	return new(statemachine.Catalog).Add(m)
 }
@@ -55,6 +58,9 @@ func (w *twin) goes(d *statemachine.Definition, run string, begin statemachine.E
 	apply(begin)
 	for _, o := range outcomes {
 		p := &last().Pending[0]
+		if of, is := o.(ofItem); is {
+			p, o = &last().Pending[slices.IndexFunc(last().Pending, func(p statemachine.Pending) bool { return p.Item == of.item })], of.outcome
+		}
 		e := statemachine.Event{Kind: statemachine.EventResult, Effect: p.ID, Try: p.Try, Body: json.RawMessage(fmt.Sprint(o))}
 		if err, failed := o.(error); failed {
 			at := w.now.Add(time.Second)
@@ -65,6 +71,12 @@ func (w *twin) goes(d *statemachine.Definition, run string, begin statemachine.E
 			apply(statemachine.Event{Kind: statemachine.EventDue, Effect: p.ID, Try: p.Try + 1})
 		}
 	}
+}
+
+// ofItem is what the effect of one of many items comes to.
+type ofItem struct {
+	item    int
+	outcome any
 }
 
 func started(input string) statemachine.Event {
@@ -81,7 +93,7 @@ func TestDiff(t *testing.T) {
 	w.goes(d, "same", started(`{"to":{"zip":"53111","city":"Bonn"},"weight":1}`), 7, 100)
 	w.goes(d, "tried", started(`{"weight":1,"to":{"city":"Bonn","zip":"53111"}}`), fmt.Errorf("no line"), 7, 100)
 	w.goes(d, "elsewhere", started(`{"weight":1,"to":{"city":"Köln"}}`), 7, 100)
-	w.goes(d, "heavy", started(`{"weight":90,"to":{"city":"Bonn","zip":"53111"}}`), 70, 100)
+	w.goes(d, "heavy", started(`{"weight":90,"to":{"city":"Bonn","zip":"53111"}}`), 70, 100, ofItem{1, 10}, ofItem{2, 20}, ofItem{3, 30})
 	w.goes(d, "begun", started(`{"weight":1,"to":{"city":"Bonn","zip":"53111"}}`), 7)
 	rate := func(what, field, a, b string) Difference {
 		return Difference{State: "rate", Visit: 1, RevA: 1, RevB: 1, What: what, Field: field, A: a, B: b}
@@ -101,7 +113,9 @@ func TestDiff(t *testing.T) {
 			rate("to", "", `"post"`, `"freight"`),
 			{State: "post", Visit: 1, RevA: 2, What: "visit", A: "true"},
 			{State: "freight", Visit: 1, RevB: 2, What: "visit", B: "true"},
-			{State: "done", Visit: 1, RevA: 3, RevB: 3, What: "data", Field: "fare", A: "7", B: "70"},
+			{State: "pack", Visit: 1, RevB: 3, What: "visit", B: "true"},
+			{State: "done", Visit: 1, RevA: 3, RevB: 6, What: "data", Field: "fare", A: "7", B: "70"},
+			{State: "done", Visit: 1, RevA: 3, RevB: 6, What: "data", Field: "notes.to", A: "1", B: "4"},
 		}},
 		{"begun", []Difference{
 			{State: "post", Visit: 1, RevA: 2, RevB: 2, What: "result ship", A: "100"},
@@ -123,6 +137,38 @@ func TestDiff(t *testing.T) {
 		}
 		if diff := cmp.Diff(append([]Difference{}, tt.want...), got.Differences); diff != "" {
 			t.Errorf("a and %s (-want +got):\n%s", tt.b, diff)
+		}
+	}
+}
+
+// What is done many times at once is compared item by item, in whatever order the
+// handlers returned.
+func TestDiffOfMany(t *testing.T) {
+	t.Parallel()
+	d, _ := parcels().Definition("parcel", 1)
+	w := newTwin(t)
+	for run, outcomes := range map[string][]any{
+		"a":     {70, 100, ofItem{1, 10}, ofItem{2, 20}, ofItem{3, 30}},
+		"same":  {70, 100, ofItem{3, 30}, ofItem{1, 10}, ofItem{2, 20}},
+		"other": {70, 100, ofItem{2, 21}, ofItem{3, 30}, ofItem{1, 10}},
+	} {
+		w.goes(d, run, started(`{"weight":90}`), outcomes...)
+	}
+	pack := Difference{State: "pack", Visit: 1, RevA: 3, RevB: 3, A: "20", B: "21"}
+	result, note := pack, pack
+	result.What = "result ship #2"
+	note.What, note.Field, note.A, note.B = "log notes", "1", `"packed 20"`, `"packed 21"`
+	for b, want := range map[string][]Difference{"same": {}, "other": {result, note}} {
+		c, err := w.answers().Compare(t.Context(), "a", b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := c.Diff(t.Context(), 0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got.Differences); diff != "" {
+			t.Errorf("a and %s (-want +got):\n%s", b, diff)
 		}
 	}
 }

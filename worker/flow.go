@@ -212,7 +212,7 @@ func (w *Worker) throttled(p *statemachine.Pending, err error) {
 		return // said already, by another answer to the same wave
 	}
 	n.Until = now.Add(d + d/10).UTC() // the later answers to a wave say a later time: most need no notice of their own
-	board.Apply(n) // here at once
+	board.Apply(n)                    // here at once
 	ctx, cancel := context.WithTimeout(w.work, w.cfg.beat())
 	defer cancel()
 	if err := w.ports.Flow.Post(ctx, n); err != nil { // the others learn by their own calls

@@ -45,6 +45,7 @@ func (a *Answers) Explain(ctx context.Context, id string) (*Explanation, error) 
 	case last != nil:
 		f.Record = last.Record
 		f.Exits, _ = a.exits(last.Record)
+		f.Branches = a.branches(last.Record)
 	}
 	if err := a.children(ctx, f); err != nil {
 		f.Unseen = append(f.Unseen, explain.Unseen{What: "children", Why: err.Error()})

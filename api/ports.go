@@ -159,14 +159,31 @@ type Copies interface {
 // exits lists the states that the one a run is in may lead to; false if its
 // machine is not known here.
 func (a *Answers) exits(r *statemachine.Record) ([]string, bool) {
-	if a.Definitions == nil || len(r.Frames) == 0 {
-		return nil, false
-	}
-	d, ok := a.Definitions.Definition(r.Machine, r.Version)
-	if !ok || d.Hash != r.Def {
+	d := a.maker(r)
+	if d == nil {
 		return nil, false
 	}
 	return d.Exits(r.Frames[0].State), true
+}
+
+// branches lists the names of what the state of a run does at once, if it has
+// any and the run's machine is known here.
+func (a *Answers) branches(r *statemachine.Record) []string {
+	if d := a.maker(r); d != nil {
+		return d.Branches(r.Frames[0].State)
+	}
+	return nil
+}
+
+// maker is the machine that made a record; nil if it is not known here.
+func (a *Answers) maker(r *statemachine.Record) *statemachine.Definition {
+	if a.Definitions == nil || len(r.Frames) == 0 {
+		return nil
+	}
+	if d, ok := a.Definitions.Definition(r.Machine, r.Version); ok && d.Hash == r.Def {
+		return d
+	}
+	return nil
 }
 
 // Answers makes the answers. It may be used concurrently. All but the first

@@ -98,7 +98,8 @@ type Items []json.RawMessage
 // Pending is an effect that was asked and has no result yet.
 type Pending struct {
 	ID      string              `json:"id"`
-	Item    int                 `json:"item,omitempty"` // item or branch of the state that it is for, from 1
+	Item    int                 `json:"item,omitempty"`   // item or branch of the state that it is for, from 1
+	Branch  string              `json:"branch,omitempty"` // name of that branch, if the run's machine is known
 	Effect  string              `json:"effect"`
 	Key     string              `json:"key"` // idempotency key
 	Place   statemachine.Place  `json:"place"`
@@ -116,7 +117,8 @@ type Pending struct {
 // Wait is a time or a signal that the run waits for.
 type Wait struct {
 	ID     string                `json:"id"`
-	Item   int                   `json:"item,omitempty"` // item or branch of the state that waits, from 1
+	Item   int                   `json:"item,omitempty"`   // item or branch of the state that waits, from 1
+	Branch string                `json:"branch,omitempty"` // name of that branch, if the run's machine is known
 	Kind   statemachine.WaitKind `json:"kind"`
 	Signal string                `json:"signal,omitempty"` // its name
 	// Approval is what people decide; a reference to what they are shown, if
@@ -159,12 +161,27 @@ func (a *Answers) Run(ctx context.Context, id string, items int) (*Run, error) {
 		return nil, fmt.Errorf("run %q: %w", id, ErrNotFound)
 	}
 	run := runOf(r.Record)
+	run.name(a.branches(r.Record))
 	if items != 0 && r.Tomb == nil {
 		if run.Logs, _, err = a.logs(ctx, r, items, unbounded); err != nil {
 			return nil, err
 		}
 	}
 	return run, nil
+}
+
+// name gives what is waited for the names of the branches it is for.
+func (run *Run) name(branches []string) {
+	for i := range run.Pending {
+		if p := &run.Pending[i]; p.Item > 0 && p.Item <= len(branches) {
+			p.Branch = branches[p.Item-1]
+		}
+	}
+	for i := range run.Waits {
+		if w := &run.Waits[i]; w.Item > 0 && w.Item <= len(branches) {
+			w.Branch = branches[w.Item-1]
+		}
+	}
 }
 
 // fanOf is how far a run's state has come that does many at once; nil if it

@@ -65,6 +65,9 @@ func (f *Facts) itemOf(item int) string {
 	if item == 0 || len(f.Record.Frames) == 0 || f.Record.Frames[0].Fan == nil {
 		return ""
 	}
+	if item <= len(f.Branches) {
+		return fmt.Sprintf(" (branch %s)", f.Branches[item-1])
+	}
 	return fmt.Sprintf(" (%d of %d)", item, f.Record.Frames[0].Fan.Size)
 }
 

@@ -47,6 +47,9 @@ type Facts struct {
 	// Exits are the states that the one the run is in may lead to; nil if its
 	// machine is not known.
 	Exits []string
+	// Branches are the names of what that state does at once; nil if it has none,
+	// or its machine is not known.
+	Branches []string
 
 	Unseen []Unseen
 }

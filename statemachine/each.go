@@ -106,7 +106,9 @@ func (e *EachAction[T, I]) one(item I, pick func(*T, I) (string, json.RawMessage
 // Cause; without it all may. One more, and the state has failed: a Catch of its
 // class routes it once it is that item's turn, and drops what the items after it
 // came to. If nothing catches it, the run is parked until that item is redriven
-// or resolved; the others go on.
+// or resolved; the others go on. Which item that is depends then on the order in
+// which they were given up: the first n are Results, whichever they are, and
+// each one after them parks. Where that matters, catch it, or tolerate none.
 func (e *EachAction[T, I]) Tolerate(n int) *EachAction[T, I] {
 	e.a.many.tolerate, e.a.many.tolerates = n, true
 	return e

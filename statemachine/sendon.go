@@ -51,6 +51,20 @@ func (d *Definition) Exits(state string) []string {
 	return to
 }
 
+// Branches lists the names of what a state does at once, in the order in which
+// records number them; nil if it has none.
+func (d *Definition) Branches(state string) []string {
+	n := d.byName[state]
+	if n == nil || n.action == nil || n.action.many == nil {
+		return nil
+	}
+	var names []string
+	for _, b := range n.action.many.branches {
+		names = append(names, b.name)
+	}
+	return names
+}
+
 // sendOn leaves what was given up for good, as a Within does, and enters the
 // state that a person chose among the exits of the one the run is in. If the
 // run has moved meanwhile it changes nothing.

@@ -128,9 +128,12 @@ func fanText(f *api.Fan) string {
 }
 
 // numbered is what is waited for, with the item or branch it is for.
-func numbered(what string, item int) string {
-	if item == 0 {
+func numbered(what string, item int, branch string) string {
+	switch {
+	case item == 0:
 		return what
+	case branch != "":
+		return what + ", branch " + branch
 	}
 	return fmt.Sprintf("%s, item %d", what, item)
 }
@@ -148,7 +151,7 @@ func (a *app) printPending(pending []api.Pending, waits []api.Wait, now time.Tim
 		if p.RetryAt != nil {
 			next = "in " + max(0, p.RetryAt.Sub(now)).Round(time.Second).String()
 		}
-		what, key := numbered(p.Effect, p.Item), p.Key
+		what, key := numbered(p.Effect, p.Item, p.Branch), p.Key
 		if c := p.Child; c != nil {
 			what, key = what+" "+c.Machine, c.ID
 		}
@@ -170,7 +173,7 @@ func (a *app) printPending(pending []api.Pending, waits []api.Wait, now time.Tim
 		if w.Due != nil {
 			next = "in " + max(0, w.Due.Sub(now)).Round(time.Second).String()
 		}
-		if err := t.Row(numbered(what, w.Item), "", "", cli.Age(now, w.Since), next, "", causeText(w.Error)); err != nil {
+		if err := t.Row(numbered(what, w.Item, w.Branch), "", "", cli.Age(now, w.Since), next, "", causeText(w.Error)); err != nil {
 			return err
 		}
 	}

@@ -91,10 +91,22 @@ func limitsOf(ctx context.Context, f *explain.Facts, of map[string]config.Limit,
 		case err != nil:
 			unseen = err
 		default:
-			all[effect] += fmt.Sprintf("; under way: %d, waiting: %d, of them with its key: %d and %d", u.InUse, u.Waiting, u.KeyInUse, u.KeyWaiting)
+			all[effect] += standing(l, u)
 		}
 	}
 	return all, unseen
+}
+
+// standing words how a limit stands. What has no limit is not counted.
+func standing(l config.Limit, u redisstore.Usage) string {
+	ofType, ofKey := l.Concurrency > 0 || l.Rate.N > 0, l.PerKey > 0 || l.RatePerKey.N > 0
+	switch {
+	case ofType && ofKey:
+		return fmt.Sprintf("; under way: %d, waiting: %d, of them with its key: %d and %d", u.InUse, u.Waiting, u.KeyInUse, u.KeyWaiting)
+	case ofKey:
+		return fmt.Sprintf("; under way with its key: %d, waiting: %d", u.KeyInUse, u.KeyWaiting)
+	}
+	return fmt.Sprintf("; under way: %d, waiting: %d", u.InUse, u.Waiting)
 }
 
 // machines names the machines of a catalog, with their versions.

@@ -3,7 +3,7 @@
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .DEFAULT_GOAL := help
-.PHONY: help check test race lint demo model faults bench bench-real fuzz ci
+.PHONY: help check test race lint demo model faults crash chaos bench bench-real fuzz ci
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,14 @@ model: ## search the protocol in all its settings; takes long and much memory
 
 faults: ## 2,000 runs on three nodes, through everything that can go down; takes minutes
 	go test . -run TestFleetOnThreeNodes -v -timeout 30m -fleet.runs 2000
+
+crash: ## a worker that dies, is held, or dies with Redis at each point of the protocol; takes minutes
+	go test . -run TestCrashPoints -v -timeout 30m -crash.all
+
+DURATION := 5m
+SEED := 1
+chaos: ## faults on three nodes, one after the other; DURATION=30m SEED=7, figures in chaos-SEED.json
+	go test . -run 'TestChaos$$' -v -timeout 0 -chaos.for $(DURATION) -chaos.seed $(SEED) -chaos.json chaos-$(SEED).json
 
 bench: ## benchmarks
 	go test -run '^$$' -bench . -benchmem ./...

@@ -79,6 +79,12 @@ func startProcess(t testing.TB, env map[string]string, args ...string) *process 
 	if err != nil {
 		t.Fatal(err)
 	}
+	return startBinary(t, path, env, args...)
+}
+
+// startBinary is startProcess for another binary.
+func startBinary(t testing.TB, path string, env map[string]string, args ...string) *process {
+	t.Helper()
 	p := &process{t: t, cmd: exec.Command(path, args...), done: make(chan struct{}), log: &lockedBuffer{}}
 	p.cmd.Dir = t.TempDir()
 	p.cmd.Env = os.Environ()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pawlrun/pawl/deadletter"
+	"github.com/pawlrun/pawl/internal/crash"
 	"github.com/pawlrun/pawl/internal/logkey"
 	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
@@ -277,6 +278,7 @@ func (w *Worker) deadLetter(ctx context.Context, m queue.Message, cause error) b
 	}
 	sent := time.Now()
 	err := w.ports.Source.DeadLetter(ctx, l)
+	_ = crash.Point("letter.stored")
 	w.posted(sent, err, logkey.Run, m.Run, logkey.Class, class)
 	if err != nil {
 		return false // the message stays where it is

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pawlrun/pawl/internal/crash"
 	"github.com/pawlrun/pawl/internal/logkey"
 	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
@@ -67,6 +68,7 @@ func (d *disarmer) run(ctx context.Context) {
 			if len(part) == 0 {
 				break
 			}
+			_ = crash.Point("disarm.begun")
 			d.w.disarm(ctx, part)
 		}
 		d.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 
+	"github.com/pawlrun/pawl/internal/crash"
 	"github.com/pawlrun/pawl/outbox"
 	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
@@ -30,6 +31,7 @@ func (l *lane) flush(ctx context.Context, slots []*slot) {
 	failed := map[*slot]bool{}
 	var published []error
 	l.beatWhile(ctx, func() { published = l.w.publish(ctx, items) })
+	_ = crash.Point("outbox.published")
 	for i, err := range published {
 		if err == nil {
 			continue

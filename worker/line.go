@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pawlrun/pawl/internal/crash"
 	"github.com/pawlrun/pawl/queue"
 )
 
@@ -237,6 +238,7 @@ func (w *Worker) lineUp(ctx context.Context, use *usage, messages []queue.Messag
 		var leftIn []queue.Line
 		for i, err := range errs {
 			if err == nil {
+				_ = crash.Point("line.put")
 				_ = wait[i].Ack() // if that is lost, it comes again and is the same start
 				w.metrics.lined[in[i]].Inc()
 				w.lines.set(w.lines.of(in[i]), true)

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pawlrun/pawl/internal/crash"
 	"github.com/pawlrun/pawl/internal/logkey"
 	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
@@ -71,6 +72,7 @@ func (a *attempt) perform(deliver func(*result)) {
 	if a.release != nil {
 		defer a.release()
 	}
+	_ = crash.Point("ledger.claimed")
 	if settled {
 		deliver(w.resultOf(a.c, body, err))
 		return
@@ -78,7 +80,9 @@ func (a *attempt) perform(deliver func(*result)) {
 	var over atomic.Bool
 	finish := func(body []byte, err error) {
 		if over.CompareAndSwap(false, true) {
+			_ = crash.Point("call.returned")
 			body, err = a.leave(body, err)
+			_ = crash.Point("ledger.left")
 			deliver(w.resultOf(a.c, body, err))
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pawlrun/pawl/internal/crash"
 	"github.com/pawlrun/pawl/internal/logkey"
 	"github.com/pawlrun/pawl/statemachine"
 )
@@ -72,6 +73,7 @@ func (w *Worker) rebuildPartition(ctx context.Context, partition int) (runs int,
 	if err != nil || token == "" {
 		return 0, w.shadowed(err)
 	}
+	_ = crash.Point("rebuild.partition")
 	var saves []Save
 	save := func() error {
 		if len(saves) == 0 {

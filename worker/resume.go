@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/pawlrun/pawl/internal/crash"
 	"github.com/pawlrun/pawl/internal/logkey"
 	"github.com/pawlrun/pawl/queue"
 	"github.com/pawlrun/pawl/statemachine"
@@ -60,6 +61,7 @@ func (l *lane) resume(ctx context.Context, slots []*slot) {
 		}
 		c.s.waiting = max(c.s.waiting, granted[i].Left)
 	}
+	_ = crash.Point("resume.claimed")
 	l.w.metrics.claimed(len(mine), len(found)-len(mine))
 	l.lookAndStart(ctx, mine, asked)
 }
@@ -153,6 +155,7 @@ func (l *lane) lookAndStart(ctx context.Context, mine []candidate, asked time.Ti
 	var read []*statemachine.Stored
 	var errs []error
 	l.beatWhile(ctx, func() { read, errs = l.w.ports.Log.Looks(ctx, looks) })
+	_ = crash.Point("resume.looked")
 	late := time.Since(asked) > l.w.cfg.lease()/2
 	var free []Claim
 	for i, c := range mine {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/pawlrun/pawl/internal/crash"
 )
 
 // saver writes a lane's records to Redis, beside the lane, and does what may
@@ -168,8 +170,14 @@ func (s *saver) run(ctx context.Context) {
 			began := time.Now()
 			s.w.tried(func() { s.write(ctx, s.under) })
 			took := time.Since(began)
+			if len(s.under.acks) > 0 {
+				_ = crash.Point("ack.begun")
+			}
 			for _, h := range s.under.acks {
 				s.w.ack(h)
+			}
+			if len(s.under.acks) > 0 {
+				_ = crash.Point("ack.sent")
 			}
 			s.mu.Lock()
 			close(s.under.done)
@@ -217,6 +225,7 @@ func (s *saver) begin() bool {
 // write writes what a batch asks. What Redis misses by a failure it gets with
 // the next record, by a beat or by the sweeper; acks rest on HISTORY alone.
 func (s *saver) write(ctx context.Context, b *batch) {
+	_ = crash.Point("save.begun")
 	if len(b.saves) > 0 {
 		answers, err := s.w.ports.Shadow.Save(ctx, b.saves)
 		if err != nil {
@@ -226,6 +235,7 @@ func (s *saver) write(ctx context.Context, b *batch) {
 			s.count(answers)
 		}
 	}
+	_ = crash.Point("save.written")
 	if len(b.hints) > 0 {
 		if err := s.w.ports.Shadow.Flushed(ctx, b.hints); err != nil {
 			s.w.trouble(onRedis, err) // the next one to load the run flushes again

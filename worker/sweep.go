@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pawlrun/pawl/internal/crash"
 	"github.com/pawlrun/pawl/internal/logkey"
 	"github.com/pawlrun/pawl/outbox"
 	"github.com/pawlrun/pawl/queue"
@@ -124,6 +125,7 @@ func (w *Worker) mend(ctx context.Context, batch []*statemachine.Stored) error {
 	if len(batch) == 0 {
 		return nil
 	}
+	_ = crash.Point("sweep.begun")
 	if err := w.mendShadow(ctx, batch); err != nil {
 		return err
 	}
@@ -308,6 +310,7 @@ func (w *Worker) requeue(ctx context.Context, r *statemachine.Stored, effects []
 		w.trouble(onRedis, err)
 		return nil
 	}
+	_ = crash.Point("sweep.claimed")
 	f := def.Begin(r.Run, r, statemachine.Env{Now: time.Now().UTC(), Build: w.cfg.Build, By: w.cfg.ID})
 	var mine []Claim
 	for i, e := range effects {
@@ -330,6 +333,7 @@ func (w *Worker) requeue(ctx context.Context, r *statemachine.Stored, effects []
 	if a.Err != nil || a.Last != nil { // lost: the run moves, so it is in good hands
 		return errors.Join(a.Err, w.ports.Claims.Release(ctx, mine))
 	}
+	_ = crash.Point("sweep.appended")
 	w.metrics.found.requeued.Add(float64(len(mine)))
 	w.log.Info("handed inline effects to the fleet", logkey.Run, r.Run, logkey.Count, len(mine))
 	rec := &sealed.Stored

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/pawlrun/pawl/internal/crash"
 	"github.com/pawlrun/pawl/internal/logkey"
 	"github.com/pawlrun/pawl/statemachine"
 )
@@ -23,6 +24,7 @@ func (l *lane) turn(ctx context.Context, active map[string]*slot) {
 		delete(l.due, s.run)
 		slots = append(slots, s)
 	}
+	_ = crash.Point("turn.received")
 	for round := 0; len(slots) > 0 && round < maxRounds; round++ {
 		for _, s := range slots {
 			s.again, s.fold, s.waiting = false, nil, 0
@@ -41,11 +43,14 @@ func (l *lane) turn(ctx context.Context, active map[string]*slot) {
 // drive goes through one round of the protocol and returns the runs that need
 // another.
 func (l *lane) drive(ctx context.Context, slots []*slot) []*slot {
+	_ = crash.Point("turn.loaded")
 	l.flush(ctx, slots)
+	_ = crash.Point("turn.flushed")
 	l.seal(ctx, slots)
 	for _, s := range slots {
 		l.foldSlot(ctx, s)
 	}
+	_ = crash.Point("turn.folded")
 	l.append(ctx, slots)
 	l.save(slots)
 	l.resume(ctx, slots)
@@ -238,6 +243,11 @@ func (l *lane) append(ctx context.Context, slots []*slot) {
 	defer cancel()
 	var answers []Appended
 	l.beatWhile(ctx, func() { answers = l.w.ports.Log.Append(limit, appends) })
+	if err := crash.Point("append.sent"); err != nil {
+		for i := range answers {
+			answers[i] = Appended{Err: err}
+		}
+	}
 	now := time.Now()
 	for i, a := range answers {
 		s := of[i]
@@ -331,6 +341,9 @@ func (l *lane) save(slots []*slot) {
 		if s.fold == nil {
 			continue
 		}
+		if len(saves) == 0 {
+			_ = crash.Point("turn.committed")
+		}
 		v := Save{Release: s.fold.release, Owner: l.w.cfg.ID, Lease: l.w.cfg.lease()}
 		for _, id := range s.fold.claims {
 			if prompt && time.Since(s.sent) < l.w.cfg.fresh() {
@@ -345,6 +358,7 @@ func (l *lane) save(slots []*slot) {
 	if len(saves) == 0 {
 		return
 	}
+	_ = crash.Point("turn.called")
 	l.saver.add(func(b *batch) {
 		for _, v := range saves {
 			b.put(v)

@@ -51,7 +51,6 @@ type chaos struct {
 	proxy   *cutter
 	workers [3]*process
 	sink    *sink
-	earlier string // what the redis-server knew some time ago
 
 	mu      sync.Mutex
 	plans   []chaosRun

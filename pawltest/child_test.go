@@ -158,3 +158,29 @@ func TestEachChild(t *testing.T) {
 	}
 	check(r, "Oslo: 7", "Rome: 7", "Kyiv: 7")
 }
+
+// TestEachChildCrashes lets everything befall a run whose items are runs, one of
+// which fails.
+func TestEachChildCrashes(t *testing.T) {
+	t.Parallel()
+	m := sm.New[Tour]("tour", 1)
+	m.State("stay", sm.EachChild((*Tour).cities, 2, Rooms, func(_ *Tour, city string) Room { return Room{City: city} }, (*Tour).booked))
+	m.Succeed("done")
+	c := sm.New[Room]("room", 1)
+	c.State("book", sm.Call(Book, (*Room).city, (*Room).given)).Catch("full", "full")
+	c.Succeed("done")
+	c.Fail("full", "full")
+	want := []string{"Oslo: 7", "Rome: full", "Kyiv: 7", "Bern: 7"}
+	pawltest.CrashEverywhere(t, new(sm.Catalog).Add(m, c), Tour{Cities: []string{"Oslo", "Rome", "Kyiv", "Bern"}}, func(t testing.TB, r *pawltest.Run) {
+		t.Helper()
+		var got Tour
+		if r.Data(&got); r.Status() != sm.StatusSucceeded || !slices.Equal(got.Rooms, want) || len(r.Children()) != len(want) {
+			t.Errorf("the tour %s with %q, %d children", r.Status(), got.Rooms, len(r.Children()))
+		}
+	}, pawltest.Machine("tour", 0), pawltest.On(Book, func(city string) (string, error) {
+		if city == "Rome" {
+			return "", sm.Terminal("full", errors.New("no room"))
+		}
+		return "7", nil
+	}))
+}

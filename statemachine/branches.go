@@ -81,8 +81,11 @@ func (d *Definition) checkMany(n *node, a *action) {
 		case m.tolerates && m.tolerate < 0:
 			d.fault(n.name, "Tolerate of %d items: it is 0 or more", m.tolerate)
 		}
-		if m.limit < 1 || m.limit > MaxAtOnce {
+		switch {
+		case m.limit < 1:
 			d.fault(n.name, "Each of %d at once: it is 1 to %d", m.limit, MaxAtOnce)
+		case m.limit > MaxAtOnce:
+			d.fault(n.name, "Each of %d at once: it is 1 to %d; for more, EachChild has a run for each part of the items", m.limit, MaxAtOnce)
 		}
 		d.checkMachines(n, a)
 		return

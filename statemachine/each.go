@@ -31,7 +31,8 @@ type EachAction[T, I any] struct {
 // The data and where the run goes are the same as if one item were performed
 // after the other: out is called in the order of the items, whatever the order
 // in which handlers return. A limit of 1 to [MaxAtOnce], at most [MaxItems]
-// items; none at all is no fault, and nothing is performed.
+// items; none at all is no fault, and nothing is performed. For more at once,
+// have a run for each part of the items, by [EachChild].
 //
 // Items are taken of the data again for each that begins, so they must stay
 // the same while the state lasts. The run does not store them, but its data

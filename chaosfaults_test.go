@@ -73,6 +73,7 @@ func (c *chaos) kinds() []fault {
 		}},
 		{"worker stopped in order", func() {
 			i := worker()
+			eventually(c.t, chaosHealth, "a worker that has started", func() bool { return strings.Contains(c.workers[i].log.String(), "worker started") })
 			if code := c.workers[i].stop(); code != 0 {
 				c.t.Errorf("a worker that was asked to stop ended with %d", code)
 			}

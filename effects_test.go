@@ -207,3 +207,35 @@ func TestLongRunKeepsItsResults(t *testing.T) {
 	}
 	f.history("long")
 }
+
+// Handlers take longer than AckWait, while another worker has nothing to do:
+// each is called once all the same (nats.go#1929).
+func TestSlowHandlersAreCalledOnce(t *testing.T) {
+	t.Parallel()
+	f := realServers(t)
+	s := newSink(t, func(int) time.Duration { return 2500 * time.Millisecond }) // AckWait is 1.5 s
+	startProcess(t, f.env)
+	startProcess(t, f.env)
+	const runs = 12
+	for i := range runs {
+		place := ""
+		if i%2 == 0 {
+			place = `,"place":"queued"`
+		}
+		f.start("kitchensink", fmt.Sprintf("slow-%d", i), fmt.Sprintf(`{"steps":[{"do":"http.post","input":{"url":%q,"body":%d}%s}]}`, s.URL, i, place))
+	}
+	for i := range runs {
+		if r := f.ended(fmt.Sprintf("slow-%d", i)); r.Status != statemachine.StatusSucceeded {
+			t.Error(describe(r))
+		}
+	}
+	calls := s.snapshot()
+	for key, n := range calls {
+		if n != 1 {
+			t.Errorf("key %s was called %d times", key, n)
+		}
+	}
+	if len(calls) != runs {
+		t.Errorf("%d keys were called, want %d", len(calls), runs)
+	}
+}

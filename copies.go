@@ -23,7 +23,8 @@ type copies struct {
 // Current implements api.Copies. Revisions count the records of a run from 1:
 // where HISTORY has n records of it, all of them, the one of revision n is the
 // last. Both are asked at once, so the copy is the last of a moment during the
-// call. It is not known to be if records at the beginning were removed.
+// call. Where HISTORY has more than MaxEpoch, some at the beginning may have
+// been removed, and n says nothing.
 func (c copies) Current(ctx context.Context, run string) *statemachine.Stored {
 	ctx, cancel := context.WithTimeout(ctx, quick)
 	defer cancel()
@@ -33,7 +34,7 @@ func (c copies) Current(ctx context.Context, run string) *statemachine.Stored {
 	count.Go(func() { n, unknown = c.log.Records(ctx, run) })
 	found, err := c.Load(ctx, []string{run})
 	count.Wait()
-	if err != nil || unknown != nil || found[0] == nil || found[0].Rev != n {
+	if err != nil || unknown != nil || found[0] == nil || found[0].Rev != n || n > statemachine.MaxEpoch {
 		return nil
 	}
 	return &found[0].Stored

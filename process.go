@@ -200,7 +200,7 @@ func (p *Process) Run(ctx context.Context) (err error) {
 	p.ready.Set("worker", errors.New("starting"))
 	context.AfterFunc(ctx, func() { p.ready.Set("worker", errors.New("stopping")) })
 	if p.cfg.Retention.History > 0 {
-		a := archive.New(archive.Config{After: p.cfg.Retention.History, Build: Build(), By: p.id, Logger: p.log.With(logkey.Component, "archive")}, p.queue.Archive())
+		a := archive.New(archive.Config{After: p.cfg.Retention.History, Build: Build(), By: p.id, Logger: p.log.With(logkey.Component, "archive"), Registry: p.registry}, p.queue.Archive())
 		duties.Go(func() { _ = a.Run(ctx) })
 	}
 	fleet := p.fleetGauges()

@@ -137,7 +137,7 @@ func (a *Answers) Approval(ctx context.Context, run, id string) (*Approval, erro
 	}
 	found, err := a.over(ctx, run, id)
 	if err == nil && found == nil {
-		err = errorf(statemachine.ClassUnknownApproval, "run %s waits for no approval %s, and never did", quoted(run), quoted(id))
+		err = errorf(statemachine.ClassUnknownApproval, "run %s waits for no approval %s, and never did as far as its records tell", quoted(run), quoted(id))
 	}
 	return found, err
 }
@@ -275,7 +275,7 @@ func (s *Server) refusal(ctx context.Context, r *statemachine.Stored, kind state
 		switch {
 		case err != nil: // the less is said
 		case a == nil:
-			why.Message = fmt.Sprintf("the run waits for no approval %s, and never did", quoted(c.Approval))
+			why.Message = fmt.Sprintf("the run waits for no approval %s, and never did as far as its records tell", quoted(c.Approval))
 		case a.Over != nil && a.Over.Kind == statemachine.EventDue:
 			why.Class, why.Message = statemachine.ClassTooLate, a.Over.text()
 		case a.Over != nil:

@@ -24,8 +24,10 @@ type Revision struct {
 	Ending   *statemachine.Ending `json:"ending,omitempty"`
 	Undos    int                  `json:"undos,omitempty"` // how many effects are to be undone then
 	Build    string               `json:"build"`
-	By       string               `json:"by,omitempty"` // the worker
-	Sequence uint64               `json:"sequence"`     // in the stream
+	By       string               `json:"by,omitempty"`     // the worker
+	Sequence uint64               `json:"sequence"`         // in the stream
+	Epoch    int                  `json:"epoch,omitempty"`  // how often the run had rolled
+	Rolled   bool                 `json:"rolled,omitempty"` // the epoch begins with it
 	// Truncated is set if it has too many events and effects for an answer:
 	// then it has none.
 	Truncated bool `json:"truncated,omitempty"`
@@ -85,7 +87,7 @@ func (a *Answers) History(ctx context.Context, id string) iter.Seq2[*Revision, e
 func RevisionOf(r *statemachine.Stored) *Revision {
 	v := &Revision{
 		Revision: r.Rev, From: r.From, To: r.To, Status: r.Status, At: r.At, Error: r.Cause, Ending: r.Ending, Undos: len(r.Undos), Build: r.Build, By: r.By,
-		Sequence: r.Seq, Events: make([]Event, 0, len(r.Events)), Effects: []Effect{},
+		Sequence: r.Seq, Epoch: r.Epoch, Rolled: r.Rolls(), Events: make([]Event, 0, len(r.Events)), Effects: []Effect{},
 	}
 	for i := range r.Events {
 		e := &r.Events[i]

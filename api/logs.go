@@ -115,12 +115,15 @@ func (a *Answers) unsealed(ctx context.Context, r *statemachine.Stored) (map[str
 		return after, missing
 	}
 	for after, missing := next(0); missing; {
-		from := after
+		from, first := after, true
 		for old, err := range a.Log.Read(ctx, r.Run, from) {
+			if err == nil && first && old.Prev != from {
+				err = errorf(ClassConflict, "run %s: items of its logs as of revision %d lay in records that were removed", quoted(r.Run), r.Rev)
+			}
 			if err != nil {
 				return nil, err
 			}
-			if old.Seq > r.Seq {
+			if first = false; old.Seq > r.Seq {
 				return fresh, nil // appended since r was read
 			}
 			for name, items := range old.Adds {

@@ -121,7 +121,7 @@ func (s *Server) history(ctx context.Context, q *HistoryQuery) (*HistoryPage, er
 			if err == nil && !fits && len(p.rows) == 0 {
 				fits, err = p.add(&Revision{
 					Revision: r.Rev, From: r.From, To: r.To, Status: r.Status, At: r.At, Error: r.Cause, Build: r.Build, By: r.By,
-					Sequence: r.Seq, Events: []Event{}, Effects: []Effect{}, Truncated: true,
+					Sequence: r.Seq, Epoch: r.Epoch, Rolled: r.Rolls(), Events: []Event{}, Effects: []Effect{}, Truncated: true,
 				})
 			}
 			if err != nil {

@@ -41,6 +41,7 @@ type Run struct {
 	Inbox  []Signal             `json:"inbox,omitempty"`
 	Index  map[string]string    `json:"index,omitempty"`
 	Origin *Origin              `json:"origin,omitempty"` // of a fork: where it began
+	Epoch  *Epoch               `json:"epoch,omitempty"`  // of a run that has rolled
 	// Budgets are how much of what it may spend the run has used.
 	Budgets map[string]statemachine.Spent `json:"budgets,omitempty"`
 	Visits  map[string]int                `json:"visits,omitempty"` // of the states that can be entered again
@@ -52,6 +53,19 @@ type Run struct {
 	// Truncated is set if the whole is too large for an answer: then items of
 	// Logs are missing at their beginning, or inputs, signals and Data, too.
 	Truncated bool `json:"truncated,omitempty"`
+}
+
+// Epoch is the part of a run since it rolled last.
+type Epoch struct {
+	Number   int    `json:"number"`   // how often the run has rolled
+	Revision uint64 `json:"revision"` // its first
+}
+
+func epochOf(r *statemachine.Record) *Epoch {
+	if r.Roll == nil {
+		return nil
+	}
+	return &Epoch{Number: r.Epoch, Revision: r.Roll.Rev}
 }
 
 // Parent is the run that a run is a child of.
@@ -210,7 +224,7 @@ func runOf(r *statemachine.Record) *Run {
 	run := &Run{
 		ID: r.Run, Machine: r.Machine, Version: r.Version, State: r.To, Status: r.Status, Revision: r.Rev, Tenant: r.Tenant,
 		Error: r.Cause, Started: r.Started, Updated: r.At, Data: r.Data, Index: r.Index, Build: r.Build, By: r.By,
-		Pending: make([]Pending, 0, len(r.Pending)), Ending: r.Ending, Parent: parentOf(r), Budgets: r.Budgets, Origin: originOf(r.Origin),
+		Pending: make([]Pending, 0, len(r.Pending)), Ending: r.Ending, Parent: parentOf(r), Budgets: r.Budgets, Origin: originOf(r.Origin), Epoch: epochOf(r),
 	}
 	for i := range r.Waits {
 		w := &r.Waits[i]

@@ -1,10 +1,14 @@
-// Package archive turns runs that ended long ago into tombstones, so that
-// HISTORY does not grow for ever.
+// Package archive turns runs that ended long ago into tombstones, and removes
+// what runs that live long need no more, so that HISTORY does not grow for ever.
 //
 // A run's records are purged only after a record that stands for it, its
 // tombstone, was appended as their successor: at no moment is there nothing
 // under its id, so a start that comes late does not begin it anew (invariant
 // I10). The tombstone itself expires 30 days after the run's end.
+//
+// Of a run that has rolled, the records before the epoch before its last one are
+// purged up to a stream sequence that its last record names. So the last one
+// stays, whatever was appended meanwhile.
 package archive
 
 import (
@@ -14,6 +18,8 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pawlrun/pawl/internal/logkey"
 	"github.com/pawlrun/pawl/queue"
@@ -28,6 +34,9 @@ type History interface {
 	// Bury appends the tombstone, if the record it follows is still the run's
 	// last, to expire after ttl. It reports whether it is the run's last now.
 	Bury(ctx context.Context, tomb *statemachine.Sealed, ttl time.Duration) (bool, error)
+	// Trim removes the records of a run that its last record spares, and returns
+	// how many there were.
+	Trim(ctx context.Context, last *statemachine.Stored) (uint64, error)
 	// Purge removes all records of a run but the last, and its blobs.
 	Purge(ctx context.Context, run string) error
 }
@@ -39,6 +48,8 @@ type Config struct {
 	Build  string        // goes into tombstones
 	By     string        // goes into tombstones
 	Logger *slog.Logger
+
+	Registry prometheus.Registerer // of the metrics; default: a private one
 }
 
 func (c Config) withDefaults() Config {
@@ -51,6 +62,9 @@ func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+	if c.Registry == nil {
+		c.Registry = prometheus.NewRegistry()
+	}
 	return c
 }
 
@@ -58,11 +72,15 @@ func (c Config) withDefaults() Config {
 type Archiver struct {
 	cfg     Config
 	history History
+	removed prometheus.Counter
 }
 
 // New returns an archiver.
 func New(cfg Config, history History) *Archiver {
-	return &Archiver{cfg: cfg.withDefaults(), history: history}
+	cfg = cfg.withDefaults()
+	removed := prometheus.NewCounter(prometheus.CounterOpts{Name: "pawl_archive_spared_records_total", Help: "Records removed that runs which have rolled need no more."})
+	cfg.Registry.MustRegister(removed)
+	return &Archiver{cfg: cfg, history: history, removed: removed}
 }
 
 // Run works until ctx ends, and returns nil. Several archivers may work at
@@ -104,6 +122,12 @@ func (a *Archiver) Pass(ctx context.Context, partition int) (int, error) {
 		}
 		if done {
 			n++
+			continue
+		}
+		removed, err := a.history.Trim(ctx, r)
+		a.removed.Add(float64(removed))
+		if err != nil {
+			return n, err
 		}
 	}
 	return n, nil

@@ -135,3 +135,84 @@ func TestTTLIsInWholeSeconds(t *testing.T) {
 		}
 	}
 }
+
+// TestTrim removes what a run that has rolled spares, and no more: the last
+// record stays whatever was appended meanwhile, a start that comes again finds
+// it, and a reading that meets the gap ends with an error.
+func TestTrim(t *testing.T) {
+	t.Parallel()
+	replicas(t, func(t *testing.T, f *fleet) {
+		read := func(run string) (n int, err error) {
+			for _, err := range f.q.Log.Read(t.Context(), run, 0) {
+				if err != nil {
+					return n, err
+				}
+				n++
+			}
+			return n, nil
+		}
+		for _, run := range []string{"plain", oddRuns[0]} {
+			var all []*statemachine.Stored
+			var last *statemachine.Stored
+			for rev := range 10 {
+				a := next(t, run, last, "me")
+				if rev > 6 {
+					a.Record.Roll = &statemachine.Epoch{Rev: 7, Next: statemachine.Mark{Rev: 7, After: all[5].Seq}, Keep: statemachine.Mark{Rev: 4, After: all[2].Seq}}
+					b, err := statemachine.Encode(a.Record)
+					if err != nil {
+						t.Fatal(err)
+					}
+					a.Bytes = b
+				}
+				last = f.append1(a)
+				all = append(all, last)
+			}
+			other := f.append1(next(t, run+"2", nil, "me"))
+			for i, tt := range []struct {
+				r    *statemachine.Stored
+				want uint64
+			}{{all[5], 0}, {all[8], 3}, {last, 0}} { // one that is not the last says the same
+				if n, err := f.q.Archive().Trim(t.Context(), tt.r); n != tt.want || err != nil {
+					t.Errorf("%d: Trim of run %q at revision %d = %d, %v, want %d", i, run, tt.r.Rev, n, err, tt.want)
+				}
+			}
+			natstest.Await(t, "the replicas to have removed the records", func() bool {
+				n, err := read(run)
+				return n == 7 && err == nil
+			})
+			if out := f.q.Log.Append(t.Context(), []worker.Append{next(t, run, nil, "again")})[0]; out.Last == nil || out.Last.Seq != last.Seq {
+				t.Errorf("start of run %q again = %+v, want the last record", run, out)
+			}
+			f.append1(next(t, run, last, "me"))
+			if got := f.look(run + "2"); got == nil || got.Seq != other.Seq {
+				t.Errorf("run %q lost its record: %+v", run+"2", got)
+			}
+		}
+	})
+}
+
+// TestReadingOfWhatIsRemoved ends with an error, not with less.
+func TestReadingOfWhatIsRemoved(t *testing.T) {
+	t.Parallel()
+	replicas(t, func(t *testing.T, f *fleet) {
+		var last *statemachine.Stored
+		for range readChunk + 10 {
+			last = f.append1(next(t, "r", last, "me"))
+		}
+		n := 0
+		for _, err := range f.q.Log.Read(t.Context(), "r", 0) {
+			if err != nil {
+				if !errors.Is(err, errRemoved) || n < readChunk {
+					t.Errorf("after %d records: %v", n, err)
+				}
+				return
+			}
+			if n++; n == 1 {
+				if err := f.q.Archive().Purge(t.Context(), "r"); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		t.Errorf("a reading of %d records that lost some says nothing", n)
+	})
+}

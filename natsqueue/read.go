@@ -400,6 +400,7 @@ func (g *Log) Read(ctx context.Context, run string, after uint64) iter.Seq2[*sta
 			yield(nil, fmt.Errorf("read run %s: %w", quoted(run), err))
 			return
 		}
+		first := true
 		for last != nil && after < last.seq {
 			msgs, err := g.readOn(ctx, subject, after)
 			if err != nil {
@@ -411,10 +412,14 @@ func (g *Log) Read(ctx context.Context, run string, after uint64) iter.Seq2[*sta
 				if err == nil && m.subject != subject {
 					err = fmt.Errorf("asked for %s, got %s", quoted(subject), quoted(m.subject))
 				}
+				if err == nil && !first && s.Prev != after {
+					err = errRemoved
+				}
 				if err != nil {
 					yield(nil, fmt.Errorf("read run %s: %w", quoted(run), err))
 					return
 				}
+				first = false
 				if after = m.seq; !yield(s, nil) {
 					return
 				}
@@ -425,6 +430,10 @@ func (g *Log) Read(ctx context.Context, run string, after uint64) iter.Seq2[*sta
 		}
 	}
 }
+
+// errRemoved is why a reading ends before the last record. Another begins with
+// what is left.
+var errRemoved = errors.New("records were removed while they were read")
 
 // readOn reads the next records of a subject.
 func (g *Log) readOn(ctx context.Context, subject string, after uint64) ([]*raw, error) {

@@ -275,7 +275,7 @@ func (r *Run) seal(f *sm.Fold) {
 		return
 	}
 	for name, ref := range last.Logs {
-		if !sm.NeedsSeal(ref) {
+		if !last.NeedsSeal(name) {
 			continue
 		}
 		chunk, err := json.Marshal(sm.Chunk{Prev: ref.Head, First: ref.Sealed, Items: r.logs[name][ref.Sealed:ref.Count]})

@@ -175,3 +175,25 @@ func TestCatchUp(t *testing.T) {
 		t.Errorf("started %q, %+v", f.started, s)
 	}
 }
+
+// A schedule lives for years: it rolls, and few of its records need stay.
+func TestAScheduleOfAYear(t *testing.T) {
+	f := &fleet{}
+	r := begun(t, f, `"every":"1h","overlap":"allow"`)
+	r.Advance(365 * 24 * time.Hour)
+	records := r.Records()
+	last := records[len(records)-1]
+	if len(f.started) != 365*24 || last.Rev < 2*365*24 || last.Epoch != int(last.Rev-1)/statemachine.MaxEpoch {
+		t.Fatalf("%d started, revision %d, epoch %d", len(f.started), last.Rev, last.Epoch)
+	}
+	stays, first := 0, 0
+	for i, rec := range records {
+		for records[first].Seq <= rec.Spare() {
+			first++
+		}
+		stays = max(stays, i+1-first)
+	}
+	if stays > 2*statemachine.MaxEpoch+1 {
+		t.Errorf("up to %d records must stay", stays)
+	}
+}

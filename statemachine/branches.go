@@ -104,6 +104,8 @@ func (d *Definition) checkMany(n *node, a *action) {
 			d.fault(n.name, "branch %q: declared twice", b.name)
 		case b.action == nil:
 			d.fault(n.name, "branch %q: has no action", b.name)
+		case b.action.kind == KindRoll:
+			d.fault(n.name, "branch %q: rolls; that is for a state of its own", b.name)
 		case b.action.many != nil:
 			d.fault(n.name, "branch %q: does many at once; that is for a state of its own, or for a run of its own", b.name)
 		default:

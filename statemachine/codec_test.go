@@ -132,7 +132,9 @@ func records(t *testing.T) map[string]*sm.Record {
 	stopping := foldOne(t, studies(false), "s1", asking, commandEvent(sm.EventTerminate, "x1", sm.Command{By: "anna", Reason: "site closed"}), inline)
 	spent := foldOne(t, talks("apologise"), "talk-1", nil, startEvent(`{"tokens":6}`), inline)
 	spent = foldOne(t, talks("apologise"), "talk-1", spent, cameOf(spent, "5", ""), inline)
+	rolled, kept := rolledRecords(t)
 	return map[string]*sm.Record{
+		"rolled": rolled.Record, "rolled_kept": kept.Record,
 		"budget":      spent.Record,
 		"child_asked": asking.Record, "child": child.Record, "child_answering": answering.Record, "child_answered": answered.Record, "child_stopped": stopping.Record,
 		"forked": forked.Record, "answered": recalled.Record, "unconfirmed": unconfirmed.Record, "confirmed": confirmed.Record,
@@ -259,7 +261,7 @@ func TestFields(t *testing.T) {
 	var b strings.Builder
 	for _, v := range []any{
 		sm.Record{}, sm.Event{}, sm.Frame{}, sm.Fan{}, sm.FanItem{}, sm.Pending{}, sm.Entry{}, sm.InboxSignal{}, sm.Wait{}, sm.LogRef{}, sm.Cause{}, sm.Letter{},
-		sm.Undo{}, sm.Ending{}, sm.Tombstone{}, sm.Chunk{}, sm.BlobRef{}, sm.Command{}, sm.Parent{}, sm.ChildRef{}, sm.Stop{}, sm.Answer{}, sm.Spent{}, sm.Gate{}, sm.Level{}, sm.Vote{}, sm.Delegation{}, sm.Reply{}, sm.Origin{}, sm.Fork{}, sm.AnswersOf{}, sm.Recalled{},
+		sm.Undo{}, sm.Ending{}, sm.Tombstone{}, sm.Epoch{}, sm.Mark{}, sm.Chunk{}, sm.BlobRef{}, sm.Command{}, sm.Parent{}, sm.ChildRef{}, sm.Stop{}, sm.Answer{}, sm.Spent{}, sm.Gate{}, sm.Level{}, sm.Vote{}, sm.Delegation{}, sm.Reply{}, sm.Origin{}, sm.Fork{}, sm.AnswersOf{}, sm.Recalled{},
 	} {
 		tp := reflect.TypeOf(v)
 		b.WriteString(strings.ToLower(tp.Name()) + ":")
@@ -301,8 +303,8 @@ func TestDecodeRefuses(t *testing.T) {
 		"an empty object":    "{}",
 		"cut off":            string(good[:len(good)/2]),
 		"more than one":      string(good) + string(good),
-		"newer version":      swap(`"v":1`, `"v":6`),
-		"newer, other types": `{"v":6,"run":["r1"]}`,
+		"newer version":      swap(`"v":1`, `"v":7`),
+		"newer, other types": `{"v":7,"run":["r1"]}`,
 		"no version":         swap(`"v":1`, `"v":0`),
 		"no run":             swap(`"run":"order-1"`, `"run":""`),
 		"revision 0":         swap(`"rev":2`, `"rev":0`),

@@ -44,6 +44,7 @@ const (
 	KindFirst   StateKind = "first"   // … for the first of them
 	KindApprove StateKind = "approve" // waits for what people decide
 	KindDecide  StateKind = "decide"  // chooses where to go
+	KindRoll    StateKind = "roll"    // begins the next epoch
 	KindUnwind  StateKind = "unwind"  // undoes what was done
 	KindSucceed StateKind = "succeed" // ends the run well
 	KindFail    StateKind = "fail"    // ends the run as failed

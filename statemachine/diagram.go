@@ -72,6 +72,8 @@ func (n *node) title() string {
 			title += ", told by " + strings.Join(n.action.tell.effects, " | ")
 		}
 		return title
+	case KindRoll:
+		return n.name + ": rolls"
 	case KindUnwind:
 		return n.name + ": undoes what was done"
 	case KindFail:

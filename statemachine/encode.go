@@ -229,6 +229,7 @@ func writeRecord(a *appender, r *Record) {
 		a.trueIf("perform", r.Origin.Perform)
 		a.b = append(a.b, '}')
 	}
+	writeEpoch(a, r.Roll)
 	if r.Tomb != nil {
 		a.name("tomb")
 		a.b = append(a.b, '{')

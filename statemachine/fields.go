@@ -119,6 +119,9 @@ func readRecord(p *scan, r *Record) {
 	if p.field("origin") {
 		r.Origin = readOrigin(p)
 	}
+	if p.field("roll") {
+		r.Roll = readEpoch(p)
+	}
 	if p.field("tomb") {
 		r.Tomb = readTomb(p)
 	}
@@ -383,17 +386,4 @@ func readCause(p *scan) *Cause {
 	}
 	p.end('}')
 	return c
-}
-
-func readTomb(p *scan) *Tombstone {
-	t := new(Tombstone)
-	p.open('{')
-	if p.field("revs") {
-		t.Revs = p.uint()
-	}
-	if p.field("at") {
-		t.At = p.time()
-	}
-	p.end('}')
-	return t
 }

@@ -52,6 +52,7 @@ type Fold struct {
 	data  any   // rec.Data decoded; nil if it is not
 	after uint64
 	lent  map[string][]byte // blobs of earlier records, see Lend
+	turns uint64            // records of an epoch, at which the run rolls by itself
 	post
 }
 
@@ -67,7 +68,7 @@ type post struct {
 // none yet.
 func (d *Definition) Begin(run string, from *Stored, env Env) *Fold {
 	env.Now = utc(env.Now)
-	f := &Fold{d: d, env: env}
+	f := &Fold{d: d, env: env, turns: MaxEpoch}
 	f.rec = Record{V: 1, Run: run, Machine: d.Name, Version: d.Version, Rev: 1}
 	if from != nil && from.Record != nil {
 		f.from, f.after = from, from.Seq
@@ -100,7 +101,7 @@ func carry(r *Stored) Record {
 		V: 1, Run: r.Run, Machine: r.Machine, Version: r.Version, Schema: r.Schema, Epoch: r.Epoch,
 		Rev: r.Rev + 1, Prev: r.Seq, PrevTxid: r.Txid, Started: r.Started, Tenant: r.Tenant, Parent: r.Parent,
 		To: r.To, Status: r.Status, Frames: r.Frames, Data: r.Data, Logs: r.Logs, Index: r.Index, Budgets: r.Budgets,
-		Pending: r.Pending, Waits: r.Waits, Undos: r.Undos, Ending: r.Ending, Inbox: r.Inbox, Applied: r.Applied, Replies: r.Replies, Cause: r.Cause, Input: r.Input, Origin: r.Origin,
+		Pending: r.Pending, Waits: r.Waits, Undos: r.Undos, Ending: r.Ending, Inbox: r.Inbox, Applied: r.Applied, Replies: r.Replies, Cause: r.Cause, Input: r.Input, Origin: r.Origin, Roll: r.Roll,
 	}
 	if len(r.Frames) > 0 {
 		next.From = r.Frames[0].State
@@ -177,6 +178,9 @@ func (f *Fold) Seal() (*Sealed, error) {
 	if err := f.limits(); err != nil {
 		return nil, err
 	}
+	if f.isLong() {
+		f.roll()
+	}
 	r := f.rec
 	r.V = r.version()
 	r.At = later(f.clock, f.env.Now)
@@ -244,6 +248,9 @@ func (r *Record) later() bool {
 
 // version is the lowest format version whose builds can carry the record on.
 func (r *Record) version() int {
+	if r.Roll != nil {
+		return 6
+	}
 	if r.fans() || r.later() || r.asks() || len(r.Budgets) > 0 || r.Origin != nil || r.Parent != nil || slices.ContainsFunc(r.Pending, func(p Pending) bool { return p.Child != nil }) {
 		return 5
 	}

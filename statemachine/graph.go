@@ -312,7 +312,7 @@ func (d *Definition) checkApproval(n *node, a *action) {
 // checkBound checks how long a state may take.
 func (d *Definition) checkBound(n *node) {
 	switch {
-	case n.bounded && n.action == nil:
+	case n.bounded && (n.action == nil || n.kind == KindRoll):
 		d.fault(n.name, "Within in a state that waits for nothing")
 	case n.bounded && n.forever:
 		d.fault(n.name, "waits Forever, and Within a time")

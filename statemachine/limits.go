@@ -30,6 +30,7 @@ const (
 	MaxWait    = 10 * 365 * 24 * time.Hour // a sleep, or the bound of a state or run
 	MaxIndexes = 8                         // index fields of a machine
 	MaxLevels  = 16                        // children below children
+	MaxEpoch   = 1000                      // records of an epoch: then the run rolls by itself. So many stay at least
 	MaxReplies = 64                        // answers to commands that are kept
 	MaxMoves   = 1000                      // moves between states in one event
 	MaxAtOnce  = 200                       // items at once, or branches, of a state

@@ -111,12 +111,6 @@ type logRef struct {
 	To   int     `json:"to"`
 }
 
-// NeedsSeal reports whether so many items of a log lie in single records that
-// they should be moved into a chunk, see [Fold.SealLog].
-func NeedsSeal(ref LogRef) bool {
-	return ref.Count-ref.Sealed >= sealItems || ref.Bytes >= sealBytes
-}
-
 // logField is a field of type Log, whatever its items are.
 type logField interface {
 	admit(name string) error

@@ -165,13 +165,16 @@ func TestNeedsSeal(t *testing.T) {
 		ref  sm.LogRef
 		want bool
 	}{
-		{sm.LogRef{Count: 255, Bytes: 1}, false},
+		{sm.LogRef{Count: 255, Bytes: 1, After: 90}, false},
+		{sm.LogRef{Count: 1, Bytes: 1, After: 89}, true}, // it lies before what stays
+		{sm.LogRef{Count: 1, Sealed: 1, After: 89}, false},
 		{sm.LogRef{Count: 256}, true},
-		{sm.LogRef{Count: 500, Sealed: 256}, false},
+		{sm.LogRef{Count: 500, Sealed: 256, After: 91}, false},
 		{sm.LogRef{Count: 512, Sealed: 256}, true},
 		{sm.LogRef{Count: 2, Bytes: 64 << 10}, true},
 	} {
-		if got := sm.NeedsSeal(tt.ref); got != tt.want {
+		r := sm.Record{Logs: map[string]sm.LogRef{"log": tt.ref}, Roll: &sm.Epoch{Rev: 9, Next: sm.Mark{Rev: 9, After: 90}}}
+		if got := r.NeedsSeal("log"); got != tt.want {
 			t.Errorf("NeedsSeal(%+v) = %t, want %t", tt.ref, got, tt.want)
 		}
 	}

@@ -61,6 +61,11 @@ func (s *step) enter(name string) error {
 			name, err = s.choose(n)
 		case KindDecide:
 			name, err = s.choose(n)
+		case KindRoll:
+			s.f.roll()
+			if err = s.hear(n, nil); err == nil {
+				name, err = s.choose(n)
+			}
 		case KindSleep, KindSignal, KindApprove:
 			body, waits, failed := s.wait(n.action)
 			if waits && failed == nil {

@@ -10,7 +10,7 @@ import (
 // FormatVersion is the highest version of the record format that this code
 // reads and writes; a record that needs nothing of it has a lower one. A record
 // of a higher version is refused, never coerced. See docs/format.md.
-const FormatVersion = 5
+const FormatVersion = 6
 
 // Record is one committed transition of a run: a message on HISTORY. It holds
 // everything that is needed to go on (state, pending work, applied ids) and
@@ -58,6 +58,7 @@ type Record struct {
 	Cause   *Cause                       `json:"cause,omitempty"`  // why the run failed, is parked or paused, or was cancelled
 	Input   string                       `json:"input"`            // fingerprint of the start's input and machine
 	Origin  *Origin                      `json:"origin,omitempty"` // where a fork began
+	Roll    *Epoch                       `json:"roll,omitempty"`   // where the epoch began; nil in the first
 	Tomb    *Tombstone                   `json:"tomb,omitempty"`   // set on the record that stands for an archived run
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -42,6 +43,9 @@ func (d *Definition) Refold(prev *Stored, next *Record, blob func(hash string) (
 	run := &Difference{Run: next.Run, Rev: next.Rev}
 	f := d.Begin(next.Run, prev, Env{Now: next.At, Build: next.Build, By: next.By, Place: placesOf(next)})
 	f.sealLogs(next)
+	if !next.Rolls() {
+		f.turns = math.MaxUint64 // a build before did not roll
+	}
 	for _, e := range next.Events {
 		if ref, ok := AsBlobRef(e.Body); ok {
 			if blob == nil {

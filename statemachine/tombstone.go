@@ -19,7 +19,7 @@ func Entomb(last *Stored, env Env) (*Sealed, error) {
 	r := Record{
 		V: 1, Run: last.Run, Machine: last.Machine, Version: last.Version, Def: last.Def, Schema: last.Schema, Epoch: last.Epoch,
 		Rev: last.Rev + 1, Prev: last.Seq, PrevTxid: last.Txid, At: at, Started: last.Started, Build: env.Build, By: env.By,
-		Events: []Event{}, From: last.To, To: last.To, Status: last.Status, Frames: []Frame{}, Index: last.Index, Cause: last.Cause, Input: last.Input, Parent: last.Parent,
+		Events: []Event{}, From: last.To, To: last.To, Status: last.Status, Frames: []Frame{}, Index: last.Index, Cause: last.Cause, Input: last.Input, Parent: last.Parent, Roll: last.Roll,
 		Tomb: &Tombstone{Revs: last.Rev, At: at},
 	}
 	r.V = r.version()
@@ -28,4 +28,17 @@ func Entomb(last *Stored, env Env) (*Sealed, error) {
 		return nil, err
 	}
 	return &Sealed{Stored: Stored{Record: &r, Bytes: b}}, nil
+}
+
+func readTomb(p *scan) *Tombstone {
+	t := new(Tombstone)
+	p.open('{')
+	if p.field("revs") {
+		t.Revs = p.uint()
+	}
+	if p.field("at") {
+		t.At = p.time()
+	}
+	p.end('}')
+	return t
 }

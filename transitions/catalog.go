@@ -63,7 +63,7 @@ func Catalog(c Config) (*statemachine.Catalog, error) {
 		ship(catalog, c, modelChat, chat.chat, statemachine.Policy{Timeout: c.Model.Timeout})
 		catalog.Add(agent(all))
 	}
-	catalog.Add(report(), invoice(), trip(), onboarding(), renewal(), kitchensink(catalog.Effects(), 1), kitchensink(catalog.Effects(), 2), kitchensink(catalog.Effects(), 3))
+	catalog.Add(report(), invoice(), trip(), onboarding(), renewal(), kitchensink(catalog.Effects(), 1), kitchensink(catalog.Effects(), 2), kitchensink(catalog.Effects(), 3), kitchensink(catalog.Effects(), 4))
 	return catalog, catalog.Check()
 }
 

@@ -27,6 +27,7 @@ func ExampleCatalog() {
 	// kitchensink 1
 	// kitchensink 2
 	// kitchensink 3
+	// kitchensink 4
 	// onboarding 1
 	// renewal 1
 	// report 1

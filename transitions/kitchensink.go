@@ -57,6 +57,8 @@ type sinkStep struct {
 	Fan   []sinkStep `json:"fan,omitempty"`
 	Limit int        `json:"limit,omitempty"` // default 8
 
+	ContinueAsNew bool `json:"continue_as_new,omitempty"` // the run rolls: it goes on in the next epoch
+
 	Approve *sinkApproval `json:"approve,omitempty"` // what to ask people; their decision is a result
 	Child   *sinkChild    `json:"child,omitempty"`   // a run to wait for; what it comes to is a result
 }
@@ -78,8 +80,8 @@ type sinkChild struct {
 // and for measurements. It may use every effect the fleet has.
 //
 // Version 1 does not wait, and version 2 performs one effect at a time, has no
-// children, asks nobody, and neither catches nor undoes: they are there for the
-// runs that began with them.
+// children, asks nobody, and neither catches nor undoes; version 3 rolls only by
+// itself. They are there for the runs that began with them.
 func kitchensink(effects []string, version int) *statemachine.Machine[sinkData] {
 	m := statemachine.New[sinkData]("kitchensink", version)
 	m.Check(func(s *sinkData) error { return s.check(effects, version) })
@@ -91,6 +93,9 @@ func kitchensink(effects []string, version int) *statemachine.Machine[sinkData] 
 		next.When((*sinkData).begetting, "child").When((*sinkData).fanning, "fan")
 		next.When((*sinkData).tryingToBook, "try_to_book").When((*sinkData).trying, "try").When((*sinkData).booking, "book")
 		next.When((*sinkData).asking, "ask")
+	}
+	if version > 3 {
+		next.When((*sinkData).rolling, "roll")
 	}
 	next.Then("perform")
 	m.Query("progress", func(s *sinkData) any {
@@ -126,6 +131,9 @@ func kitchensink(effects []string, version int) *statemachine.Machine[sinkData] 
 		m.Fail("undecided", "approval_timeout")
 		m.Fail("rejected", "rejected")
 	}
+	if version > 3 {
+		m.State("roll", statemachine.Roll((*sinkData).waited)).Visits(maxSinkSteps, "too_long").Then("next")
+	}
 	m.Succeed("done")
 	m.Fail("failed", "scripted_failure").Because((*sinkData).reason)
 	m.Fail("too_long", "too_long")
@@ -154,7 +162,7 @@ func (s *sinkData) check(effects []string, version int) error {
 
 func (p sinkStep) check(effects []string, version int) error {
 	what := 0
-	for _, is := range []bool{p.Do != "", p.Fail != "", p.Sleep != 0, p.Await != "", p.Child != nil, p.Fan != nil, p.Approve != nil} {
+	for _, is := range []bool{p.Do != "", p.Fail != "", p.Sleep != 0, p.Await != "", p.Child != nil, p.Fan != nil, p.Approve != nil, p.ContinueAsNew} {
 		if is {
 			what++
 		}
@@ -162,9 +170,11 @@ func (p sinkStep) check(effects []string, version int) error {
 	waits := p.Sleep != 0 || p.Await != ""
 	switch {
 	case what != 1:
-		return errors.New("a step has exactly one of do, sleep, await, child, fan, approve and fail")
+		return errors.New("a step has exactly one of do, sleep, await, child, fan, approve, continue_as_new and fail")
 	case version == 1 && (waits || p.Timeout != 0):
 		return errors.New("version 1 of the machine does not wait")
+	case version < 4 && p.ContinueAsNew:
+		return fmt.Errorf("version %d of the machine rolls only by itself", version)
 	case version < 3 && p.Child != nil:
 		return fmt.Errorf("version %d of the machine has no children", version)
 	case version < 3 && (p.Catch || p.Undo != nil):
@@ -223,6 +233,8 @@ func (s *sinkData) finished() bool { return s.At >= len(s.Steps) }
 func (s *sinkData) sleeping() bool { return s.step().Sleep != 0 }
 
 func (s *sinkData) awaiting() bool { return s.step().Await != "" }
+
+func (s *sinkData) rolling() bool { return s.step().ContinueAsNew }
 
 func (s *sinkData) begetting() bool { return s.step().Child != nil }
 

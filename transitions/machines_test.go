@@ -375,7 +375,7 @@ func TestAdmission(t *testing.T) {
 		{"invoice", `{"invoice":"a b","to":"a@b","document":{"text":"a"}}`, "without spaces"},
 		{"invoice", `{"invoice":"1","to":"a@b","document":{"text":"a"},"entry":"x"}`, "results"},
 		{"kitchensink", `{"steps":[{"do":"rm.rf"}]}`, `steps[0]: effect "rm.rf" is not known here`},
-		{"kitchensink", `{"steps":[{"do":"noop"},{}]}`, "steps[1]: a step has exactly one of do, sleep, await, child, fan, approve and fail"},
+		{"kitchensink", `{"steps":[{"do":"noop"},{}]}`, "steps[1]: a step has exactly one of do, sleep, await, child, fan, approve, continue_as_new and fail"},
 		{"kitchensink", `{"steps":[{"do":"noop","fail":"x"}]}`, "exactly one"},
 		{"kitchensink", `{"steps":[{"fail":"x","repeat":2}]}`, "input, key, flow, repeat, place, catch and undo are of a step with do"},
 		{"kitchensink", `{"steps":[{"do":"noop","undo":{"do":"rm.rf"}}]}`, `undo: effect "rm.rf" is not known here`},
@@ -452,6 +452,29 @@ func TestCatalogReportsEveryFault(t *testing.T) {
 	for _, says := range []string{`"a b"`, "HTTP timeout", `"Bad Name"`, "ftp://x", `"GET"`, "a.d: timeout"} {
 		if !strings.Contains(err.Error(), says) {
 			t.Errorf("Catalog = %v, want a line with %q", err, says)
+		}
+	}
+}
+
+// A script rolls where it says so: the run is the same, in another epoch.
+func TestKitchensinkRolls(t *testing.T) {
+	t.Parallel()
+	r := run(t, Config{}, "kitchensink", `{"steps":[{"do":"noop","repeat":2},{"continue_as_new":true},{"do":"noop"},{"continue_as_new":true},{"continue_as_new":true}]}`)
+	records := r.Records()
+	var epochs []int
+	for _, rec := range records {
+		epochs = append(epochs, rec.Epoch)
+	}
+	last := records[len(records)-1]
+	if !slices.Equal(epochs, []int{0, 0, 1, 2}) || last.Status != statemachine.StatusSucceeded || last.Logs["results"].Count != 3 {
+		t.Errorf("epochs %v, %s with %+v", epochs, last.Status, last.Logs)
+	}
+	for script, want := range map[string]string{
+		`{"steps":[{"continue_as_new":true,"do":"noop"}]}`: "a step has exactly one of",
+		`{"steps":[{"continue_as_new":1}]}`:                "number given where bool is expected",
+	} {
+		if err := pawltest.Refused(t, shipped(t, Config{}), json.RawMessage(script), pawltest.Machine("kitchensink", 0)); !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", script, err, want)
 		}
 	}
 }

@@ -58,10 +58,15 @@ func (w *Worker) tail(ctx context.Context, run, log string, ref statemachine.Log
 		}
 		return out, nil
 	}
-	for r, err := range w.ports.Log.Read(ctx, run, ref.After) {
+	after := ref.After
+	for r, err := range w.ports.Log.Read(ctx, run, after) {
+		if err == nil && r.Prev != after {
+			err = fmt.Errorf("log %s of run %q: records that hold items were removed, since they lie in a chunk", log, run)
+		}
 		if err != nil {
 			return nil, err
 		}
+		after = r.Seq
 		for _, it := range r.Adds[log] {
 			if out = append(out, it); len(out) == n {
 				return out, nil
@@ -79,7 +84,7 @@ func (l *lane) seal(ctx context.Context, slots []*slot) {
 			continue
 		}
 		for name, ref := range s.state.Logs {
-			if !statemachine.NeedsSeal(ref) || s.sealed != nil {
+			if !s.state.NeedsSeal(name) || s.sealed != nil {
 				continue
 			}
 			if err := l.sealLog(ctx, s, name, ref); err != nil {

@@ -35,6 +35,7 @@ type metrics struct {
 	hung, panics, unheard       prometheus.Counter
 	troubles                    map[string]prometheus.Counter // by store
 
+	rolled    *prometheus.CounterVec // machine
 	attempts  *prometheus.CounterVec // effect, outcome
 	doubts    *prometheus.CounterVec // effect, outcome
 	crashes   *prometheus.CounterVec // effect
@@ -110,6 +111,7 @@ func newMetrics(reg prometheus.Registerer, catalog *statemachine.Catalog) *metri
 		hung:    counter("pawl_handlers_hung_total", "Handlers that did not return at their deadline."),
 		panics:  counter("pawl_lane_panics_total", "Faults of the worker itself, each logged with its stack."),
 
+		rolled:    counters("pawl_rolls_total", "Epochs that began, by machine.", "machine"),
 		attempts:  counters("pawl_attempts_total", "Failed attempts, by effect type and what follows.", "effect", "outcome"),
 		doubts:    counters("pawl_in_doubt_total", "Tries found in doubt, by effect type and what was done.", "effect", "outcome"),
 		crashes:   counters("pawl_effect_crashes_total", "Tries found that ended with their worker, by effect type.", "effect"),
@@ -202,6 +204,9 @@ func (m *metrics) moved(r *statemachine.Record) {
 		c.Inc()
 	} else {
 		m.entered.WithLabelValues(r.Machine, r.To).Inc() // only machines of the catalogue are moved
+	}
+	if r.Rolls() {
+		m.rolled.WithLabelValues(r.Machine).Inc()
 	}
 	if !r.Status.Ended() {
 		return

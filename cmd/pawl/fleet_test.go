@@ -76,7 +76,7 @@ func TestRunsOfAFleet(t *testing.T) {
 		{"a run that is shown", "", "run show ks-2", 0, "Status    parked\n", ""},
 		{"what it waits for", "", "run show ks-2", 0, "file.append  parked  1 ", ""},
 		{"a run that is drawn", "", "run graph ks-2", 0, "    class perform current\n", ""},
-		{"a list", "", "run ls --status failed", 0, "ks-1  kitchensink@3  failed  failed  1    ", ""},
+		{"a list", "", "run ls --status failed", 0, "ks-1  kitchensink@4  failed  failed  1    ", ""},
 		{"a list by a field", "", "run ls --where to=customer-17@example.com -o json", 0, `"id":"report-1"`, ""},
 		{"a list with a limit", "", "run ls --limit 1", 0, "ks-4", "the first 1; --all shows all\n"},
 	}
@@ -182,7 +182,7 @@ func TestRunsWithoutAWorker(t *testing.T) {
 	if got := ask("run", "history", "a run/1"); got.code != 0 || strings.Count(got.stdout, "\n") != 3 {
 		t.Errorf("pawl run history = %+v", got)
 	}
-	if got := ask("run", "ls"); got.code != 0 || !strings.Contains(got.stdout, "a run/1  kitchensink@3  done   succeeded  2 ") {
+	if got := ask("run", "ls"); got.code != 0 || !strings.Contains(got.stdout, "a run/1  kitchensink@4  done   succeeded  2 ") {
 		t.Errorf("pawl run ls = %+v", got)
 	}
 	if got := ask("run", "graph", "a run/1"); got.code != 0 || !strings.HasSuffix(got.stdout, "class done current\n") {

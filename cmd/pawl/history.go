@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"iter"
 	"strings"
 	"time"
 
@@ -13,19 +15,42 @@ import (
 )
 
 func (a *app) historyCommand() *cobra.Command {
-	return &cobra.Command{
+	epoch := -1
+	c := &cobra.Command{
 		Use:   "history <id>",
 		Short: "Show all records of a run",
 		Long: `Show all records of a run, oldest first: the events that were applied, the
-transition, and the effects that were asked for.`,
+transition, and the effects that were asked for.
+
+A run that has rolled goes on in another epoch. Of its records, those of this epoch and the one
+before stay, and 1,000 at least; what is older is removed once an hour.`,
 		Example: `  pawl run history report-4412
+  pawl run history agent-7 --epoch 12
   pawl run history report-4412 -o json | jq '.[].events[].kind'`,
 		Args: oneRun,
-		RunE: func(cmd *cobra.Command, args []string) error { return a.history(cmd.Context(), args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("epoch") && epoch < 0 {
+				return fmt.Errorf("epoch %d is not 0 or more", epoch)
+			}
+			return a.history(cmd.Context(), args[0], epoch)
+		},
+	}
+	c.Flags().IntVar(&epoch, "epoch", -1, "show only the records of this epoch: 0 until the run rolled first; -1: all")
+	return c
+}
+
+// ofEpoch leaves out the revisions of other epochs; -1 is all.
+func ofEpoch(all iter.Seq2[*api.Revision, error], epoch int) iter.Seq2[*api.Revision, error] {
+	return func(yield func(*api.Revision, error) bool) {
+		for r, err := range all {
+			if (err != nil || epoch < 0 || r.Epoch == epoch) && !yield(r, err) {
+				return
+			}
+		}
 	}
 }
 
-func (a *app) history(ctx context.Context, id string) error {
+func (a *app) history(ctx context.Context, id string, epoch int) error {
 	f, err := a.Open(ctx, "pawl run history")
 	if err != nil {
 		return err
@@ -33,7 +58,7 @@ func (a *app) history(ctx context.Context, id string) error {
 	defer f.Close()
 	if a.JSON() {
 		array := a.PrintArray()
-		for r, err := range f.Answers.History(ctx, id) {
+		for r, err := range ofEpoch(f.Answers.History(ctx, id), epoch) {
 			if err != nil {
 				return err
 			}
@@ -48,7 +73,7 @@ func (a *app) history(ctx context.Context, id string) error {
 		at = func(at time.Time) string { return at.Local().Format("01-02 15:04:05.000") }
 	}
 	t := a.PrintTable("REV", "AT", "EVENTS", "FROM", "TO", "STATUS", "EFFECTS", "BUILD")
-	for r, err := range f.Answers.History(ctx, id) {
+	for r, err := range ofEpoch(f.Answers.History(ctx, id), epoch) {
 		if err != nil {
 			return err
 		}
@@ -56,7 +81,10 @@ func (a *app) history(ctx context.Context, id string) error {
 			return err
 		}
 	}
-	_, err = t.End()
+	n, err := t.End()
+	if err == nil && n == 0 {
+		err = fmt.Errorf("run %s has no records of epoch %d", id, epoch)
+	}
 	return err
 }
 
@@ -83,6 +111,9 @@ func events(r *api.Revision) string {
 			}
 		}
 		all = append(all, s)
+	}
+	if r.Rolled {
+		all = append(all, fmt.Sprintf("epoch %d begins", r.Epoch))
 	}
 	return strings.Join(all, ", ")
 }

@@ -71,10 +71,10 @@ func TestReplayThatDiffers(t *testing.T) {
 	}{
 		{"run replay same", 0, "run same is the same when it is replayed, at revisions 1 to 2\n", ""},
 		{"run replay other", 8, "run other differs at revision 1: data.steps.0.do is ", ""},
-		{"run replay strange", 1, "", `pawl: run "strange" is of machine nosuch version 3: no such machine here, and no worker answers who may have it (use a pawl that was built with the fleet's machines; see pawl machine ls --build)` + "\n"},
+		{"run replay strange", 1, "", `pawl: run "strange" is of machine nosuch version 4: no such machine here, and no worker answers who may have it (use a pawl that was built with the fleet's machines; see pawl machine ls --build)` + "\n"},
 		{"run replay newer", 1, "", `pawl: run "newer" is of machine kitchensink: its version 99: no such machine here, and no worker answers`},
 		{"run replay nosuch", 1, "", `pawl: run "nosuch": not found`},
-		{"run replay same other", 8, "RUN    MACHINE        REVISIONS  REPLAYED\nsame   kitchensink@3  1–2        the same\nother  ", "2 runs replayed: 1 differ, 0 could not be\n"},
+		{"run replay same other", 8, "RUN    MACHINE        REVISIONS  REPLAYED\nsame   kitchensink@4  1–2        the same\nother  ", "2 runs replayed: 1 differ, 0 could not be\n"},
 		{"run replay same strange", 1, "RUN ", "2 runs replayed: 0 differ, 1 could not be\n"},
 		{"run replay --status running", 8, "RUN ", "3 runs replayed: 1 differ, 2 could not be\n"},
 		{"run replay same --machine kitchensink", 2, "", "pawl: runs are named one by one, or selected, not both"},

@@ -79,6 +79,9 @@ func (a *app) printRun(r *api.Run) error {
 	field("Ending", endingText(r.Ending))
 	field("At once", fanText(r.Fan))
 	field("Revision", fmt.Sprint(r.Revision))
+	if e := r.Epoch; e != nil {
+		field("Epoch", fmt.Sprintf("%d, from revision %d", e.Number, e.Revision))
+	}
 	field("Started", moment(now, r.Started))
 	field("Updated", moment(now, r.Updated))
 	field("Fields", pairs(r.Index))

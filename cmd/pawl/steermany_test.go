@@ -33,7 +33,7 @@ func TestSteerMany(t *testing.T) {
 		{"retry --machine kitchensink --effect e --reason why --yes", 2, "--effect is of one run"},
 		{"cancel --where to=nobody --reason why --yes", 1, "no runs are selected"},
 		{"resume --machine kitchensink --plan", 1, "no runs are selected"},
-		{"retry --machine kitchensink --plan", 0, "5      retry kitchensink@3 in state perform (parked)"},
+		{"retry --machine kitchensink --plan", 0, "5      retry kitchensink@4 in state perform (parked)"},
 		{"retry --machine kitchensink --plan", 0, "5 runs selected, 5 would be retried, 0 refused"},
 		{"retry --status parked --reason why --yes --canary 2", 7, "stopped: of the first 2, 2 failed"},
 		{"pause --status parked --reason why --yes --canary 1", 0, "5 runs selected, 5 paused, 0 refused; of those looked at, 1 went well, 0 failed, 0 are undecided"},

@@ -251,8 +251,11 @@ func (s *Server) decide(v Verb) func(context.Context, Caller, *ApprovalRequest) 
 			}
 			return s.refusal(ctx, r, kind, cmd)
 		}
-		told, err := s.tell(ctx, timeout, q.ID, what, statemachine.CommandEventID(q.RequestID), fits, func(ctx context.Context) error {
-			return s.answers.Sender.Command(ctx, Command{Run: q.ID, Kind: kind, ID: q.RequestID, Command: cmd})
+		told, err := s.tell(ctx, timeout, message{
+			run: q.ID, what: what, event: statemachine.CommandEventID(q.RequestID), fits: fits, refused: refusedBy,
+			send: func(ctx context.Context) error {
+				return s.answers.Sender.Command(ctx, Command{Run: q.ID, Kind: kind, ID: q.RequestID, Command: cmd})
+			},
 		})
 		if told != nil {
 			told.RequestID, told.Approval = q.RequestID, cmd.Approval
@@ -287,5 +290,11 @@ func (s *Server) refusal(ctx context.Context, r *statemachine.Stored, kind state
 
 // refusedBy is what a run's refusal is to who asked.
 func refusedBy(r *statemachine.Record, why *statemachine.Cause) error {
-	return errorf(why.Class, "run %s: %s: %s", quoted(r.Run), why.Class, strings.TrimPrefix(why.Message, why.Class+": "))
+	return refusedAs(CodeOf(why.Class), r, why)
+}
+
+func refusedAs(code int, r *statemachine.Record, why *statemachine.Cause) error {
+	e := errorf(why.Class, "run %s: %s: %s", quoted(r.Run), why.Class, strings.TrimPrefix(why.Message, why.Class+": "))
+	e.Code = code
+	return e
 }

@@ -223,13 +223,34 @@ func (s *Server) signal(ctx context.Context, _ Caller, q *SignalRequest) (*Told,
 	if len(q.Body) > statemachine.MaxSignal { // a worker would only have a letter of it
 		return nil, errorf(ClassTooLarge, "the body has %d bytes, over %d", len(q.Body), statemachine.MaxSignal)
 	}
-	told, err := s.tell(ctx, timeout, q.ID, "signal "+quoted(q.Name), statemachine.SignalEventID(q.SignalID), nil, func(ctx context.Context) error {
-		return s.answers.Sender.Signal(ctx, SignalTo{Run: q.ID, Name: q.Name, ID: q.SignalID, Body: q.Body})
+	told, err := s.tell(ctx, timeout, message{
+		run: q.ID, what: "signal " + quoted(q.Name), event: statemachine.SignalEventID(q.SignalID),
+		fits: func(r *statemachine.Stored) error { return s.answers.takesSignal(r.Record, q) },
+		send: func(ctx context.Context) error {
+			return s.answers.Sender.Signal(ctx, SignalTo{Run: q.ID, Name: q.Name, ID: q.SignalID, Body: q.Body})
+		},
 	})
 	if told != nil {
 		told.SignalID = q.SignalID
 	}
 	return told, err
+}
+
+// takesSignal refuses a signal that no run of the machine takes, neither in the
+// version that the run has nor in the highest, and one whose payload does not
+// fit. A machine that is not known here is judged by who drives it.
+func (a *Answers) takesSignal(r *statemachine.Record, q *SignalRequest) error {
+	d := a.maker(r)
+	if d == nil {
+		return nil
+	}
+	err := d.CheckSignal(q.Name, q.Body)
+	if statemachine.ClassOf(err) == statemachine.ClassUnknownSignal {
+		if newest, ok := a.Definitions.Definition(r.Machine, 0); ok && newest.CheckSignal(q.Name, q.Body) == nil {
+			return nil // it stays in the inbox
+		}
+	}
+	return notTaken(r.Run, err)
 }
 
 // command is the action of a verb that steers a run.
@@ -273,10 +294,14 @@ func (s *Server) command(v Verb) func(context.Context, Caller, *CommandRequest) 
 		if err := f.err(); err != nil {
 			return nil, err
 		}
-		told, err := s.tell(ctx, timeout, q.ID, name, statemachine.CommandEventID(q.RequestID), func(r *statemachine.Stored) error { return s.fits(v, q, r) }, func(ctx context.Context) error {
-			return s.answers.Sender.Command(ctx, Command{
-				Run: q.ID, Kind: kind, ID: q.RequestID, Command: statemachine.Command{By: by, Reason: q.Reason, Effect: q.Effect, To: q.To, NoUndo: q.NoUndo, Result: q.Result},
-			})
+		told, err := s.tell(ctx, timeout, message{
+			run: q.ID, what: name, event: statemachine.CommandEventID(q.RequestID),
+			fits: func(r *statemachine.Stored) error { return s.fits(v, q, r) },
+			send: func(ctx context.Context) error {
+				return s.answers.Sender.Command(ctx, Command{
+					Run: q.ID, Kind: kind, ID: q.RequestID, Command: statemachine.Command{By: by, Reason: q.Reason, Effect: q.Effect, To: q.To, NoUndo: q.NoUndo, Result: q.Result},
+				})
+			},
 		})
 		if told != nil {
 			told.RequestID = q.RequestID
@@ -318,69 +343,6 @@ func (s *Server) fits(v Verb, q *CommandRequest, r *statemachine.Stored) error {
 		return nil
 	}
 	return badf("run %s has given up no effect %s", quoted(r.Run), quoted(q.Effect))
-}
-
-// tell sends a run something with an id, that fits its last record, and waits
-// until a record has it.
-func (s *Server) tell(ctx context.Context, timeout time.Duration, run, what, event string, fits func(*statemachine.Stored) error, send func(context.Context) error) (*Told, error) {
-	if s.answers.Sender == nil {
-		return nil, errReadOnly()
-	}
-	sooner, cancel := context.WithTimeout(ctx, s.opts.Timeout)
-	defer cancel()
-	before, err := s.answers.Log.Look(sooner, run)
-	if err != nil {
-		return nil, err
-	}
-	if before == nil {
-		return nil, notFound(run)
-	}
-	answer := func(o Outcome, r *statemachine.Stored) *Told {
-		return &Told{ID: run, Outcome: o, Status: r.Status, Revision: r.Rev}
-	}
-	if slices.Contains(before.Applied, event) {
-		return answered(answer(OutcomeDuplicate, before), before, event)
-	}
-	if before.Status.Ended() {
-		return nil, ended(before, what)
-	}
-	if fits != nil {
-		if err := fits(before); err != nil {
-			return nil, err
-		}
-	}
-	if err := send(sooner); err != nil {
-		return nil, err
-	}
-	if timeout == 0 {
-		return answer(OutcomeAccepted, before), nil
-	}
-	r, err := s.until(ctx, timeout, run, true, func(r *statemachine.Stored) (bool, error) {
-		switch {
-		case r == nil || slices.Contains(r.Applied, event):
-			return r != nil, nil
-		case r.Status.Ended():
-			return false, ended(r, what)
-		}
-		return false, nil
-	})
-	switch {
-	case err == nil:
-		return answered(answer(OutcomeApplied, r), r, event)
-	case !over(err):
-		return nil, err
-	case r == nil:
-		r = before
-	}
-	return answer(OutcomeAccepted, r), nil
-}
-
-// answered is what a run was told, or why it refused that.
-func answered(t *Told, r *statemachine.Stored, event string) (*Told, error) {
-	if reply := r.Reply(event); reply != nil && reply.Cause != nil {
-		return nil, refusedBy(r.Record, reply.Cause)
-	}
-	return t, nil
 }
 
 func ended(r *statemachine.Stored, what string) error {

@@ -24,8 +24,8 @@ func (e *Error) Is(target error) bool {
 	return target == ErrNotFound && e.Class == ClassNotFound || target == ErrCursor && e.Class == ClassCursor
 }
 
-// The classes of errors. Those of approvals are in package statemachine. With 422, the class is that of the start's letter:
-// unknown_machine, invalid_input and so on.
+// The classes of errors. Those of approvals and updates are in package statemachine. With 422, the class is that of the
+// start's letter, unknown_machine, invalid_input and so on, or of what a machine refuses: any that its author chose.
 const (
 	ClassBadRequest  = "bad_request" // 400
 	ClassCursor      = "bad_cursor"  // 400
@@ -53,7 +53,7 @@ func CodeOf(class string) int {
 		return 403
 	case ClassNotFound, statemachine.ClassUnknownApproval:
 		return 404
-	case ClassConflict, ClassEnded, statemachine.ClassAnswered, statemachine.ClassTooLate, statemachine.ClassShownChanged, ClassInFlight:
+	case ClassConflict, ClassEnded, statemachine.ClassEnding, statemachine.ClassAnswered, statemachine.ClassTooLate, statemachine.ClassShownChanged, ClassInFlight:
 		return 409
 	case ClassTooLarge:
 		return 413

@@ -135,7 +135,7 @@ type SignalTo struct {
 	Run  string
 	Name string
 	ID   string // of the signal: the same is applied once
-	Body []byte // JSON, at most 900 KB
+	Body []byte // JSON, at most 64 KB
 }
 
 // Command steers a run.

@@ -112,6 +112,7 @@ func NewServer(a *Answers, o ServerOptions) *Server {
 		RunsAsk:        {reads, maxRequest, on(timed(s, s.query))},
 		RunsStart:      {changes, maxInput, on(s.start)},
 		RunsSignal:     {changes, maxInput, on(s.signal)},
+		RunsUpdate:     {changes, maxInput, on(s.update)},
 		RunsFork:       {changes, maxInput, on(s.fork)},
 		RunsConfirm:    {changes, maxRequest, on(s.command(RunsConfirm))},
 		RunsCancel:     {changes, maxRequest, on(s.command(RunsCancel))},

@@ -17,7 +17,7 @@ type Role string
 // The roles.
 const (
 	RoleView    Role = "view"    // reads
-	RoleProduce Role = "produce" // starts runs and signals to them
+	RoleProduce Role = "produce" // starts runs, and sends them signals and updates
 	RoleDecide  Role = "decide"  // decides what runs ask people
 	RoleOperate Role = "operate" // cancels, pauses, resumes, retries and forks them, changes letters, and holds effects up
 )
@@ -37,6 +37,7 @@ const (
 	RunsAsk        Verb = "runs.query"      // Question → Answer
 	RunsStart      Verb = "runs.start"      // StartRequest → Started
 	RunsSignal     Verb = "runs.signal"     // SignalRequest → Told
+	RunsUpdate     Verb = "runs.update"     // UpdateRequest → Told
 	RunsFork       Verb = "runs.fork"       // ForkRequest → Forked
 	RunsConfirm    Verb = "runs.confirm"    // CommandRequest → Told
 	RunsCancel     Verb = "runs.cancel"     // CommandRequest → Told
@@ -62,7 +63,7 @@ const (
 // Verbs lists the verbs.
 func Verbs() []Verb {
 	return []Verb{
-		RunsGet, RunsList, RunsHistory, RunsWait, RunsExplain, RunsReplay, RunsDiff, RunsAsk, RunsStart, RunsSignal, RunsCancel, RunsTerminate, RunsPause, RunsResume, RunsRetry, RunsResolve, RunsFork, RunsConfirm,
+		RunsGet, RunsList, RunsHistory, RunsWait, RunsExplain, RunsReplay, RunsDiff, RunsAsk, RunsStart, RunsSignal, RunsUpdate, RunsCancel, RunsTerminate, RunsPause, RunsResume, RunsRetry, RunsResolve, RunsFork, RunsConfirm,
 		ApprovalsGet, ApprovalsDecide, ApprovalsDelegate,
 		MachinesList, MachinesGet, LettersList, LettersGet, LettersPlan, LettersRedrive, LettersDiscard, StreamsGet, BlobsGet, FlowGet, FlowHold, FlowRelease,
 	}
@@ -71,7 +72,7 @@ func Verbs() []Verb {
 // Role is the role that the verb needs; view for a verb that is none.
 func (v Verb) Role() Role {
 	switch v {
-	case RunsStart, RunsSignal:
+	case RunsStart, RunsSignal, RunsUpdate:
 		return RoleProduce
 	case ApprovalsDecide, ApprovalsDelegate:
 		return RoleDecide
@@ -240,6 +241,16 @@ type SignalRequest struct {
 	Timeout  *statemachine.Duration `json:"timeout,omitempty"` // as in StartRequest
 }
 
+// UpdateRequest tells a run something that its machine answers.
+type UpdateRequest struct {
+	ID       string                 `json:"id"` // of the run
+	Name     string                 `json:"name"`
+	UpdateID string                 `json:"update_id,omitempty"` // the same is answered once, with the same answer; one is made if it is absent
+	By       string                 `json:"by,omitempty"`        // who says so, recorded after Unverified; for a verified caller, the caller
+	Body     json.RawMessage        `json:"body,omitempty"`      // at most 64 KB
+	Timeout  *statemachine.Duration `json:"timeout,omitempty"`   // as in StartRequest
+}
+
 // CommandRequest steers a run.
 type CommandRequest struct {
 	ID        string                 `json:"id"`                   // of the run
@@ -253,15 +264,20 @@ type CommandRequest struct {
 	Timeout   *statemachine.Duration `json:"timeout,omitempty"`    // as in StartRequest
 }
 
-// Told answers a SignalRequest, a CommandRequest and an ApprovalRequest.
+// Told answers a SignalRequest, an UpdateRequest, a CommandRequest and an
+// ApprovalRequest.
 type Told struct {
 	ID        string              `json:"id"`
 	SignalID  string              `json:"signal_id,omitempty"`
+	UpdateID  string              `json:"update_id,omitempty"`
 	RequestID string              `json:"request_id,omitempty"`
 	Approval  string              `json:"approval,omitempty"` // id of the approval
 	Outcome   Outcome             `json:"outcome"`            // applied, accepted or duplicate
 	Status    statemachine.Status `json:"status"`             // of the run, as of Revision
 	Revision  uint64              `json:"revision"`
+	// Value is what the machine answers to an update; absent while it is accepted,
+	// or if the record with the answer was removed.
+	Value json.RawMessage `json:"value,omitempty"`
 }
 
 // MachineQuery asks for a machine.

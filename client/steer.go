@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -30,6 +31,34 @@ func (c *Client) Signal(ctx context.Context, run, name, id string, body any) (To
 	var t Told
 	r := api.SignalRequest{ID: run, Name: name, SignalID: id, Body: b, Timeout: c.patience()}
 	return t, c.call(ctx, op, api.RunsSignal, r, &t)
+}
+
+// Update tells a run something that its machine answers, and decodes the answer
+// into answer, which may be nil. ErrRefused is returned if the machine refuses
+// it, and then nothing has changed; errors.As finds the [Error], whose Class the
+// machine chose. The same id of an update is answered once, and always with the
+// same answer; "" has one made for this call. While no worker has come to it, the outcome is
+// Accepted, and there is no answer: the same update, made again, waits for it.
+// ErrNotFound is returned if there is no such run, ErrConflict if it has ended or
+// is on its way to its end.
+func (c *Client) Update(ctx context.Context, run, name, id string, body, answer any) (Told, error) {
+	op := fmt.Sprintf("update %s of run %s", name, run)
+	b, err := encode(body)
+	if err != nil {
+		return Told{}, invalid(op, fmt.Errorf("body: %w", err))
+	}
+	if id == "" {
+		id = queue.NewID()
+	}
+	var t Told
+	r := api.UpdateRequest{ID: run, Name: name, UpdateID: id, Body: b, Timeout: c.patience()}
+	if err := c.call(ctx, op, api.RunsUpdate, r, &t); err != nil || answer == nil || t.Value == nil {
+		return t, err
+	}
+	if err := json.Unmarshal(t.Value, answer); err != nil {
+		return t, fmt.Errorf("%s: the answer: %w", op, err)
+	}
+	return t, nil
 }
 
 // CommandOptions are what a command may say besides the run.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pawlrun/pawl/api"
 	"github.com/pawlrun/pawl/queue"
+	"github.com/pawlrun/pawl/statemachine"
 )
 
 // Sender tells the fleet something from outside: starts, signals and commands.
@@ -53,6 +54,9 @@ func (s *Sender) Signal(ctx context.Context, a api.SignalTo) error {
 		runHeader(h, a.Run))
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
+	}
+	if len(a.Body) > statemachine.MaxSignal { // a worker would only have a letter of it
+		return fmt.Errorf("%s: the body is %w: %d bytes, over %d", what, api.ErrTooLarge, len(a.Body), statemachine.MaxSignal)
 	}
 	_, err = s.tell(ctx, what, streamSignal, &nats.Msg{Subject: s.subj.signal(a.Run, a.Name), Header: h, Data: a.Body})
 	return err

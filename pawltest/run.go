@@ -38,7 +38,7 @@ type Run struct {
 	blobs   map[string][]byte            // by hash
 	logs    map[string][]json.RawMessage // by name
 	checked int                          // records that were folded again
-	answers int                          // that were given to approvals
+	answers int                          // that approvals and updates were sent
 }
 
 // Call is one attempt of an effect.
@@ -186,7 +186,35 @@ func (r *Run) Decide(by string, verdict sm.Verdict, approval ...string) error {
 	r.answers++
 	request := fmt.Sprintf("answer-%d", r.answers)
 	r.Command(request, sm.EventApproval, sm.Command{By: by, Verdict: verdict, Approval: w.ID})
+	return refusal(r.last().Reply(sm.CommandEventID(request)))
+}
+
+// Update tells the run something that its machine answers, and drives it until
+// it has come to rest again. The answer is decoded into answer, unless that is
+// nil. The error says why the update is refused.
+func (r *Run) Update(name string, payload, answer any) error {
+	r.t.Helper()
+	input, err := json.Marshal(payload)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.answers++
+	request := fmt.Sprintf("answer-%d", r.answers)
+	if o := r.Command(request, sm.EventUpdate, sm.Command{Name: name, Input: input}); o != sm.Applied {
+		return fmt.Errorf("update %s: run %s is %s: %s", name, r.id, r.last().Status, o)
+	}
 	reply := r.last().Reply(sm.CommandEventID(request))
+	if err := refusal(reply); err != nil || answer == nil {
+		return err
+	}
+	if err := json.Unmarshal(reply.Value, answer); err != nil {
+		r.t.Fatalf("the answer to update %s: %v", name, err)
+	}
+	return nil
+}
+
+// refusal is why a command was refused; nil if it was not.
+func refusal(reply *sm.Reply) error {
 	if reply == nil || reply.Cause == nil {
 		return nil
 	}

@@ -118,6 +118,11 @@ func (d *Definition) checkMany(n *node, a *action) {
 // listeners returns what of the state takes payloads of a declared signal, and
 // not all of them.
 func (n *node) listeners(signal string) []*action {
+	return slices.DeleteFunc(n.actions(), func(a *action) bool { return a.fits == nil || !slices.Contains(a.signals, signal) })
+}
+
+// actions are what the state does: its action, or those of its branches.
+func (n *node) actions() []*action {
 	if n.action == nil {
 		return nil
 	}
@@ -125,8 +130,10 @@ func (n *node) listeners(signal string) []*action {
 	if m := n.action.many; m != nil {
 		all = nil
 		for _, b := range m.branches {
-			all = append(all, b.action)
+			if b.action != nil {
+				all = append(all, b.action)
+			}
 		}
 	}
-	return slices.DeleteFunc(all, func(a *action) bool { return a.fits == nil || !slices.Contains(a.signals, signal) })
+	return all
 }

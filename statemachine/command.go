@@ -41,9 +41,15 @@ func (c Command) Check(kind EventKind) error {
 		err = errors.New("effect and result are needed")
 	case len(c.Result) > 0 && !json.Valid(c.Result):
 		err = errors.New("the result is not JSON")
-	case (c.Try != 0 || len(c.Input) > 0) && kind != EventRedrive:
+	case kind == EventUpdate && !validName(c.Name, false):
+		err = fmt.Errorf("%q is no name of an update (%s)", trim(c.Name, maxName), nameGrammar)
+	case c.Name != "" && kind != EventUpdate:
+		err = errors.New("name is for an update only")
+	case c.Try != 0 && kind != EventRedrive, len(c.Input) > 0 && kind != EventRedrive && kind != EventUpdate:
 		err = errors.New("try and input are for a redrive only")
-	case c.Effect == "" && (c.Try != 0 || len(c.Input) > 0):
+	case kind == EventUpdate && len(c.Input) > 0 && !json.Valid(c.Input):
+		err = errors.New("the input is not JSON")
+	case kind != EventUpdate && c.Effect == "" && (c.Try != 0 || len(c.Input) > 0):
 		err = errors.New("try and input are of one effect, and none is named")
 	case c.Try < 0:
 		err = fmt.Errorf("try %d is not 1 or more", c.Try)
@@ -60,7 +66,7 @@ func (c Command) Check(kind EventKind) error {
 	case !utf8.ValidString(c.By + c.Reason + c.Effect + c.To + c.Approval + c.Hash):
 		err = errors.New("not UTF-8")
 	default:
-		err = c.within()
+		err = c.within(kind)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", kind, err)
@@ -68,7 +74,7 @@ func (c Command) Check(kind EventKind) error {
 	return nil
 }
 
-func (c Command) within() error {
+func (c Command) within(kind EventKind) error {
 	if err := within("by", len(c.By), MaxID); err != nil {
 		return err
 	}
@@ -81,6 +87,12 @@ func (c Command) within() error {
 	if err := within("to", len(c.To), maxName); err != nil {
 		return err
 	}
+	if kind == EventUpdate {
+		if err := within("input", len(c.Input), MaxSignal); err != nil {
+			return err
+		}
+		return depthWithin("input", c.Input)
+	}
 	return within("input", len(c.Input), maxEdit)
 }
 
@@ -90,7 +102,7 @@ const maxEdit = 512 << 10
 // IsCommand reports whether events of this kind are commands of a person.
 func (k EventKind) IsCommand() bool {
 	switch k {
-	case EventCancel, EventTerminate, EventPause, EventResume, EventRedrive, EventResolve, EventConfirm, EventApproval, EventDelegate:
+	case EventCancel, EventTerminate, EventPause, EventResume, EventRedrive, EventResolve, EventConfirm, EventApproval, EventDelegate, EventUpdate:
 		return true
 	}
 	return false
@@ -110,6 +122,7 @@ func normalizeCommand(e *Event) error {
 		return err
 	}
 	e.Body = nil
+	e.Name = c.Name
 	if !c.IsZero() {
 		e.Body, err = marshal(c)
 	}
@@ -141,7 +154,9 @@ func (f *Fold) command(e *Event, body json.RawMessage) error {
 	case EventResolve:
 		return f.resolve(e, c)
 	case EventApproval, EventDelegate:
-		f.approval(e, c)
+		return f.approval(e, c)
+	case EventUpdate:
+		return f.update(e, c)
 	case EventConfirm:
 		f.confirm(c)
 	}

@@ -198,12 +198,12 @@ func (s *step) decided(n *node, w Wait, what Decision) error {
 }
 
 // approval takes what an approver says or hands on, or says why not.
-func (f *Fold) approval(e *Event, c Command) {
+func (f *Fold) approval(e *Event, c Command) error {
 	if why := f.rec.Refusal(e.Kind, c, e.At); why != nil {
 		f.refused(e, why)
-		return
+		return nil
 	}
-	f.asked(e, func() error {
+	return f.asked(e, func() error {
 		if e.Kind == EventDelegate {
 			return f.delegate(e, c)
 		}

@@ -16,6 +16,7 @@ type Definition struct {
 	indexes []index
 	checks  []func(data any) error
 	queries []query
+	updates []update
 	budgets []*budget
 	make    func() any    // a new *T
 	longest time.Duration // how long a run may take; 0: as long as it does

@@ -9,6 +9,9 @@ import (
 func (d *Definition) Diagram() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%%%% %s version %d\nstateDiagram-v2\n", d.Name, d.Version)
+	for _, u := range d.updates {
+		fmt.Fprintf(&b, "%%%% takes update %s\n", u.name)
+	}
 	ids := make(map[string]string, len(d.nodes))
 	for i, n := range d.nodes {
 		ids[n.name] = diagramID(i, n.name)

@@ -15,8 +15,8 @@ const (
 	ClassPanic         = "panic"          // a callback panicked
 	ClassUnknownEffect = "unknown_effect" // a CallOf chose an effect that is not declared
 	ClassUnknownState  = "unknown_state"  // the run is in a state that the machine does not have
-	ClassInvalidInput  = "invalid_input"  // a start's or an effect's input does not fit its type
-	ClassRefused       = "refused"        // a check on the data of a start failed
+	ClassInvalidInput  = "invalid_input"  // the input of a start, an effect or an update, or a signal's payload, does not fit its type
+	ClassRefused       = "refused"        // a check on the data of a start failed, or the machine refuses an update
 	ClassInvalidResult = "invalid_result" // a result does not fit its type
 	ClassInvalidData   = "invalid_data"   // the machine's data cannot be encoded or decoded
 	ClassTooManyMoves  = "too_many_moves" // the machine did not come to rest within one event
@@ -30,6 +30,10 @@ const (
 	ClassTooDeep       = "too_deep"       // a child of a child of …
 	ClassKeyConflict   = "key_conflict"   // a business key stands for something else
 	ClassUnconfirmed   = "unconfirmed"    // a fork asks what the original did not
+
+	ClassUnknownUpdate = "unknown_update" // the machine has no such update
+	ClassUnknownSignal = "unknown_signal" // the machine takes no such signal
+	ClassEnding        = "run_ending"     // the run is on its way to its end, and takes no updates
 
 	// Why an approval does not take an answer.
 	ClassUnknownApproval = "unknown_approval" // the run waits for no such approval

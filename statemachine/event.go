@@ -54,7 +54,7 @@ func (f *Fold) normalize(e *Event) error {
 		if !validID(e.Name) || len(e.Name) > MaxID {
 			return fmt.Errorf("child event %q: a run id is UTF-8 of at most %d bytes", trim(e.ID, 64), MaxID)
 		}
-	case EventCancel, EventTerminate, EventPause, EventResume, EventRedrive, EventResolve, EventConfirm, EventApproval, EventDelegate:
+	case EventCancel, EventTerminate, EventPause, EventResume, EventRedrive, EventResolve, EventConfirm, EventApproval, EventDelegate, EventUpdate:
 		if err := normalizeCommand(e); err != nil {
 			return err
 		}

@@ -18,8 +18,11 @@ const (
 )
 
 // Full reports whether further events are better left to another record: it
-// stays small while much is under way.
+// stays small while much is under way, and has every answer that it gives.
 func (f *Fold) Full() bool {
+	if f.answersAll() {
+		return true
+	}
 	if len(f.rec.Frames) == 0 || f.rec.Frames[0].Fan == nil {
 		return false
 	}

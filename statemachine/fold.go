@@ -62,6 +62,9 @@ type post struct {
 	clock time.Time // of the last event; never goes back
 	blobs []blob
 	most  int // bytes of a value that is no blob
+
+	answered     int // replies that the record adds
+	answeredSize int // … and how large they are
 }
 
 // Begin starts a fold on the run's last record; from is nil if the run has

@@ -95,6 +95,9 @@ func (d *Definition) hash() string {
 		}
 		b.WriteByte('\n')
 	}
+	for _, u := range d.updates { // else another build would refuse them
+		fmt.Fprintf(&b, "update %q\n", u.name)
+	}
 	return digest([]byte(d.Name), fmt.Append(nil, d.Version), []byte(b.String()))
 }
 
@@ -112,6 +115,7 @@ func (d *Definition) checkMachine() {
 		d.fault("", "has no end: no Succeed and no Fail")
 	}
 	d.checkQueries()
+	d.checkUpdates()
 	if len(d.indexes) > MaxIndexes {
 		d.fault("", "has %d index fields, at most %d are allowed", len(d.indexes), MaxIndexes)
 	}
@@ -164,16 +168,6 @@ func (d *Definition) checkState(i int, n *node) {
 			d.fault(n.name, "%s", d.unknownTarget(e))
 		}
 	}
-}
-
-// unknownTarget words an exit that leads nowhere.
-func (d *Definition) unknownTarget(e Exit) string {
-	word := string(e.Kind)
-	text := fmt.Sprintf("%s names no state: %q", strings.ToUpper(word[:1])+word[1:], e.To)
-	if near := d.nearest(e.To); near != "" {
-		text += fmt.Sprintf(" (did you mean %q?)", near)
-	}
-	return text
 }
 
 func (d *Definition) checkCatches(n *node) {

@@ -24,6 +24,7 @@ type Machine[T any] struct {
 	bounded bool // Deadline was called
 	budgets []*budget
 	queries []query
+	updates []update
 }
 
 // New begins a machine. The version is raised when the graph changes: a run
@@ -97,7 +98,8 @@ func (m *Machine[T]) Definitions() []*Definition {
 	d := &Definition{
 		Name: m.name, Version: m.version,
 		indexes: slices.Clone(m.indexes), checks: slices.Clone(m.checks), budgets: slices.Clone(m.budgets), queries: slices.Clone(m.queries),
-		make: func() any { return new(T) }, longest: m.longest,
+		updates: slices.Clone(m.updates),
+		make:    func() any { return new(T) }, longest: m.longest,
 	}
 	if m.bounded && (m.longest <= 0 || m.longest > MaxWait) {
 		d.fault("", "Deadline of %s: it is more than 0, at most %s", m.longest, MaxWait)

@@ -1,6 +1,10 @@
 package statemachine
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // graph is, for each state, where its exits lead.
 type graph map[string][]string
@@ -133,4 +137,14 @@ func distance(a, b string) int {
 		}
 	}
 	return row[len(b)]
+}
+
+// unknownTarget words an exit that leads nowhere.
+func (d *Definition) unknownTarget(e Exit) string {
+	word := string(e.Kind)
+	text := fmt.Sprintf("%s names no state: %q", strings.ToUpper(word[:1])+word[1:], e.To)
+	if near := d.nearest(e.To); near != "" {
+		text += fmt.Sprintf(" (did you mean %q?)", near)
+	}
+	return text
 }

@@ -119,7 +119,7 @@ type Event struct {
 	At      time.Time       `json:"at"`
 	Seq     uint64          `json:"seq,omitempty"`    // stream sequence of the message that carried it, 0 if none did
 	Effect  string          `json:"effect,omitempty"` // id of the effect it is about
-	Name    string          `json:"name,omitempty"`   // effect type, or name of the signal, or run of the child
+	Name    string          `json:"name,omitempty"`   // effect type, or name of the signal or update, or run of the child
 	Try     int             `json:"try,omitempty"`    // which try of the effect, see Pending
 	Body    json.RawMessage `json:"body,omitempty"`   // input, result or payload; by reference when over 8 KB
 	Cause   *Cause          `json:"cause,omitempty"`
@@ -159,6 +159,7 @@ const (
 	EventChild    EventKind = "child"    // a child has ended, or could not begin
 	EventApproval EventKind = "approval" // an approver says what they decide
 	EventDelegate EventKind = "delegate" // … or hands that on to somebody else
+	EventUpdate   EventKind = "update"   // somebody tells the run something, and is answered
 	EventFork     EventKind = "fork"     // a person asked for the run, from a checkpoint of another
 	EventConfirm  EventKind = "confirm"  // a person lets a fork perform what the other run did not
 )
@@ -282,13 +283,14 @@ type Command struct {
 	// Try, of a redrive of one effect: only if it is this try that was given up.
 	// So it means one letter, however late it comes.
 	Try    int             `json:"try,omitempty"`
-	Input  json.RawMessage `json:"input,omitempty"`   // redrive of one effect: what it is tried with instead, at most 512 KB
+	Input  json.RawMessage `json:"input,omitempty"`   // redrive of one effect: what it is tried with instead, at most 512 KB. update: what the run is told, at most 64 KB
 	Result json.RawMessage `json:"result,omitempty"`  // resolve: what the effect came to
 	NoUndo bool            `json:"no_undo,omitempty"` // cancel: at once, and what was done stays done
 
 	Approval string  `json:"approval,omitempty"` // answer, delegate: id of the approval
 	Verdict  Verdict `json:"verdict,omitempty"`  // answer
 	Hash     string  `json:"hash,omitempty"`     // answer: of what the approver was shown; empty: they do not say
+	Name     string  `json:"name,omitempty"`     // update: which
 }
 
 // IsZero reports whether nothing is said.

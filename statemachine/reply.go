@@ -33,6 +33,14 @@ func (f *Fold) reply(e *Event, value json.RawMessage, c *Cause) {
 		all = all[1:]
 	}
 	f.rec.Replies = all
+	f.answered++
+	f.answeredSize += repliesSize(all[len(all)-1:])
+}
+
+// answersAll reports whether the record has no room for another answer beside
+// those that it gives itself: each of these stands in it, whoever looks for it.
+func (f *Fold) answersAll() bool {
+	return f.answered >= MaxReplies || f.answeredSize > maxRepliesSize-MaxReply-MaxMessage-replyFrame-2*MaxID
 }
 
 // refused notes that a command is not carried out: in the record of the event,
@@ -48,16 +56,20 @@ func (f *Fold) refused(e *Event, c *Cause) {
 
 // asked carries out a command that asks for an answer. What the machine cannot
 // do is refused, and changes nothing.
-func (f *Fold) asked(e *Event, do func() error) {
+func (f *Fold) asked(e *Event, do func() error) error {
 	before := f.post
 	err := do()
 	if err == nil {
 		err = f.limits()
 	}
+	if isMissing(err) {
+		return err
+	}
 	if err != nil {
 		f.post, f.data = before, nil
 		f.refused(e, &Cause{Class: ClassOf(err), Message: err.Error()})
 	}
+	return nil
 }
 
 // repliesSize is the size of replies as the limit counts it.

@@ -30,7 +30,7 @@ func Signal[T, V any](name string, take func(*T, V)) Action[T] {
 }
 
 // SignalOf is [Signal] for a name that is taken of the data when the state is
-// entered.
+// entered: of the same grammar as other names, [a-z][a-z0-9_-]{0,63}.
 func SignalOf[T any](name func(*T) string, take func(*T, json.RawMessage)) Action[T] {
 	a := &action{kind: KindSignal}
 	if name != nil {
@@ -49,8 +49,8 @@ func SignalOf[T any](name func(*T) string, take func(*T, json.RawMessage)) Actio
 // not there, it begins the wait and reports true.
 func (s *step) listen(a *action) (json.RawMessage, bool, error) {
 	name := a.signal(s.data)
-	if !validID(name) || name == "" || len(name) > MaxID {
-		return nil, false, s.fault(ClassInvalidData, fmt.Errorf("signal %q: a name is UTF-8 of 1 to %d bytes", trim(name, 64), MaxID))
+	if !validName(name, false) { // it is one token of a subject: nobody could send it
+		return nil, false, s.fault(ClassInvalidData, fmt.Errorf("signal %q: not a name (%s)", trim(name, maxName), nameGrammar))
 	}
 	at := -1
 	for i := range s.f.rec.Inbox {
@@ -81,12 +81,8 @@ func (f *Fold) signal(e *Event, body json.RawMessage) error {
 	if err := within("signal", len(body), MaxSignal); err != nil {
 		return err
 	}
-	for _, n := range f.d.nodes {
-		for _, a := range n.listeners(e.Name) {
-			if err := a.fits(payload(body)); err != nil {
-				return &FaultError{Class: ClassInvalidInput, State: n.name, Err: fmt.Errorf("signal %s: %w", e.Name, inputError(err))}
-			}
-		}
+	if err := f.d.fits(e.Name, body); err != nil {
+		return err
 	}
 	f.remember(e.ID)
 	listens := func(w Wait) bool { return w.Kind == WaitSignal && w.Signal == e.Name }
@@ -103,6 +99,42 @@ func (f *Fold) signal(e *Event, body json.RawMessage) error {
 		}
 		return s.heard(n, f.rec.Waits[at], body)
 	})
+}
+
+// fits says why a signal's payload is not what the machine takes by the name.
+func (d *Definition) fits(name string, body json.RawMessage) error {
+	for _, n := range d.nodes {
+		for _, a := range n.listeners(name) {
+			if err := a.fits(payload(body)); err != nil {
+				return &FaultError{Class: ClassInvalidInput, State: n.name, Err: fmt.Errorf("signal %s: %w", name, inputError(err))}
+			}
+		}
+	}
+	return nil
+}
+
+// Signals are the names of the signals that the machine is declared to take;
+// open says that a state takes one by a name that is made of the data.
+func (d *Definition) Signals() (names []string, open bool) {
+	for _, n := range d.nodes {
+		for _, a := range n.actions() {
+			open = open || a.kind == KindSignal && len(a.signals) == 0
+			if a.kind == KindSignal {
+				names = append(names, a.signals...)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), open
+}
+
+// CheckSignal says why no run of the machine takes a signal: a *FaultError of
+// ClassUnknownSignal or ClassInvalidInput.
+func (d *Definition) CheckSignal(name string, body json.RawMessage) error {
+	if names, open := d.Signals(); !open && !slices.Contains(names, name) {
+		return &FaultError{Class: ClassUnknownSignal, Err: fmt.Errorf("machine %s version %d takes %s, and not %q", d.Name, d.Version, listed("signal", names), trim(name, maxName))}
+	}
+	return d.fits(name, body)
 }
 
 // payload is that of a signal as callbacks see it: nothing is null.

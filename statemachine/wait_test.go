@@ -45,7 +45,7 @@ func trials() *sm.Machine[trial] {
 	m.State("listen", sm.Signal("word", (*trial).hear)).WithinOf((*trial).limit, "late")
 	m.State("call", sm.Call[trial](tick, nil, nil)).Within(time.Second, "late").Catch("*", "late")
 	m.Succeed("done")
-	m.State("late", sm.SignalOf(func(*trial) string { return "any.thing" }, func(d *trial, v json.RawMessage) {
+	m.State("late", sm.SignalOf(func(*trial) string { return "anything" }, func(d *trial, v json.RawMessage) {
 		d.Said, d.Caught = append(d.Said, string(v)), d.Cause().Class+": "+d.Cause().Message
 	})).Forever().Then("done")
 	return m
@@ -274,7 +274,7 @@ func TestAStateThatTakesTooLong(t *testing.T) {
 	if late.To != "late" || kinds(late) != "deadline signal" || late.Frames[0].Cause.Class != sm.ClassDeadline {
 		t.Errorf("state %s waits for %q, cause %+v", late.To, kinds(late), late.Frames[0].Cause)
 	}
-	heard := sm.Event{ID: "signal:a", Kind: sm.EventSignal, Name: "any.thing", At: t0.Add(time.Minute)}
+	heard := sm.Event{ID: "signal:a", Kind: sm.EventSignal, Name: "anything", At: t0.Add(time.Minute)}
 	if end := next(t, d, late, heard); end.Status != sm.StatusSucceeded || len(end.Waits) != 0 || !strings.Contains(string(end.Data), `"caught":"deadline: state listen was not done within 1m0s"`) {
 		t.Errorf("status %s, waits %+v, data %s", end.Status, end.Waits, end.Data)
 	}

@@ -81,7 +81,7 @@ type sinkChild struct {
 //
 // Version 1 does not wait, and version 2 performs one effect at a time, has no
 // children, asks nobody, and neither catches nor undoes; version 3 rolls only by
-// itself. They are there for the runs that began with them.
+// itself, and takes no updates. They are there for the runs that began with them.
 func kitchensink(effects []string, version int) *statemachine.Machine[sinkData] {
 	m := statemachine.New[sinkData]("kitchensink", version)
 	m.Check(func(s *sinkData) error { return s.check(effects, version) })
@@ -101,6 +101,9 @@ func kitchensink(effects []string, version int) *statemachine.Machine[sinkData] 
 	m.Query("progress", func(s *sinkData) any {
 		return map[string]int{"step": s.At, "of": len(s.Steps), "results": s.Results.Len()}
 	})
+	if version > 3 {
+		statemachine.Update(m, "note", (*sinkData).note)
+	}
 	perform := func(state string) *statemachine.State[sinkData] {
 		return m.State(state, statemachine.CallOf(statemachine.ToolNames(effects...), (*sinkData).pick, (*sinkData).performed).
 			Key((*sinkData).key).Flow((*sinkData).flow).QueuedWhen((*sinkData).queued)).
@@ -189,8 +192,8 @@ func (p sinkStep) check(effects []string, version int) error {
 		return fmt.Errorf("sleep is %s, not 0 to %s", time.Duration(p.Sleep), statemachine.MaxWait)
 	case p.Timeout < 0 || time.Duration(p.Timeout) > statemachine.MaxWait:
 		return fmt.Errorf("timeout is %s, not 0 to %s", time.Duration(p.Timeout), statemachine.MaxWait)
-	case len(p.Await) > statemachine.MaxID:
-		return fmt.Errorf("the name of the signal has more than %d bytes", statemachine.MaxID)
+	case p.Await != "" && !queue.IsName(p.Await):
+		return fmt.Errorf("await is %q, not %s", p.Await, queue.NameGrammar)
 	case p.Child != nil && !queue.IsName(p.Child.Machine):
 		return fmt.Errorf("child.machine is %q, not %s", p.Child.Machine, queue.NameGrammar)
 	case p.Child != nil && len(p.Child.ID) > statemachine.MaxID:
@@ -261,6 +264,24 @@ func (s *sinkData) patience() time.Duration {
 func (s *sinkData) heard(payload json.RawMessage) {
 	s.Results.Append(payload)
 	s.At++
+}
+
+// sinkNote is the payload of the update "note".
+type sinkNote struct {
+	Note   json.RawMessage `json:"note"`             // becomes a result
+	Refuse string          `json:"refuse,omitempty"` // it is not taken, for this reason
+}
+
+// note takes a note, and answers which of the results it is, from 1.
+func (s *sinkData) note(n sinkNote) (int, error) {
+	switch {
+	case n.Refuse != "":
+		return 0, errors.New(n.Refuse)
+	case len(n.Note) == 0:
+		return 0, errors.New("there is no note")
+	}
+	s.Results.Append(n.Note)
+	return s.Results.Len(), nil
 }
 
 func (s *sinkData) pick() (effect string, input json.RawMessage) {

@@ -31,6 +31,7 @@ const exitCodes = `Exit codes:
   6    the time of --for is over
   7    stopped by --canary or --stop-on-failure-ratio
   8    run replay: a run comes out differently; run diff: the runs differ
+  9    run update: it is refused
   130  interrupted by a signal`
 
 // follower follows one run.

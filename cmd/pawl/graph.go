@@ -63,6 +63,7 @@ type drawing struct {
 	Machine string                   `json:"machine"`
 	Version int                      `json:"version"`
 	State   string                   `json:"state,omitempty"` // where the run is
+	Updates []string                 `json:"updates,omitempty"`
 	States  []statemachine.StateInfo `json:"states"`
 	Mermaid string                   `json:"mermaid"`
 }
@@ -70,7 +71,7 @@ type drawing struct {
 func (a *app) draw(d *statemachine.Definition, state string) error {
 	text := diagram(d, state)
 	if a.JSON() {
-		return a.PrintJSON(drawing{Machine: d.Name, Version: d.Version, State: state, States: d.States(), Mermaid: text})
+		return a.PrintJSON(drawing{Machine: d.Name, Version: d.Version, State: state, Updates: d.Updates(), States: d.States(), Mermaid: text})
 	}
 	_, err := fmt.Fprint(a.Stdout, text)
 	return err

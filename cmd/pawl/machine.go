@@ -261,6 +261,7 @@ type machineRow struct {
 	Hash    string   `json:"hash"` // of its graph
 	States  []string `json:"states"`
 	Effects []string `json:"effects"`
+	Updates []string `json:"updates,omitempty"`
 }
 
 func (a *app) machineRows() ([]machineRow, error) {
@@ -270,7 +271,7 @@ func (a *app) machineRows() ([]machineRow, error) {
 	}
 	var rows []machineRow
 	for _, d := range c.Definitions() {
-		row := machineRow{Name: d.Name, Version: d.Version, Hash: d.Hash}
+		row := machineRow{Name: d.Name, Version: d.Version, Hash: d.Hash, Updates: d.Updates()}
 		for _, s := range d.States() {
 			row.States = append(row.States, s.Name)
 			row.Effects = append(append(row.Effects, s.Effects...), s.Undo...)

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -48,15 +46,7 @@ the revision that was asked stands beside the answer.`,
 			if a.JSON() {
 				return a.PrintJSON(answer)
 			}
-			var v any
-			if err := json.Unmarshal(answer.Value, &v); err != nil {
-				return fmt.Errorf("the answer: %w", err)
-			}
-			if text, ok := v.(string); ok {
-				_, err = fmt.Fprintln(a.Stdout, cli.Clean(text))
-				return err
-			}
-			return a.PrintJSON(v)
+			return a.printValue(answer.Value)
 		},
 	}
 }

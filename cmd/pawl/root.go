@@ -57,7 +57,7 @@ one line there, whatever -o says.
 	}
 	run := &cobra.Command{Use: "run", Short: "Start runs, look at them, and steer them"}
 	run.AddCommand(a.startCommand(), a.showCommand(), a.historyCommand(), a.listCommand(), a.graphCommand(),
-		a.watchCommand(), a.explainCommand(), a.replayCommand(), a.diffCommand(), a.queryCommand(), a.waitCommand(), a.resultCommand(), a.signalCommand())
+		a.watchCommand(), a.explainCommand(), a.replayCommand(), a.diffCommand(), a.queryCommand(), a.waitCommand(), a.resultCommand(), a.signalCommand(), a.updateCommand())
 	run.AddCommand(a.steerCommands()...)
 	run.AddCommand(a.resolveCommand(), a.forkCommand(), a.confirmCommand())
 	machine := &cobra.Command{Use: "machine", Short: "Look at machines"}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -35,15 +36,9 @@ The same --id is applied once. With no worker alive the signal is stored, and th
 first worker that starts delivers it.`,
 		Example: `  pawl run signal inv-4412 approve '{"by":"jo"}'
   jq -n '{ok: true}' | pawl run signal inv-4412 approve - --id approval-7`,
-		Args: signalArgs,
+		Args: tellArgs("signal"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, file := "", s.file
-			if len(args) == 3 && args[2] == "-" {
-				file = "-"
-			} else if len(args) == 3 {
-				text = args[2]
-			}
-			body, err := a.body(text, file, "the third argument", "{}")
+			body, err := a.told(args, s.file)
 			if err != nil {
 				return err
 			}
@@ -56,7 +51,12 @@ first worker that starts delivers it.`,
 	return c
 }
 
-func signalArgs(cmd *cobra.Command, args []string) error {
+// tellArgs are a run, the name of what it is told, and the body.
+func tellArgs(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error { return checkTold(what, cmd, args) }
+}
+
+func checkTold(what string, cmd *cobra.Command, args []string) error {
 	if len(args) == 3 && cmd.Flags().Changed("file") {
 		return errors.New("the body is given twice: it is one of <json>, --file and -")
 	}
@@ -73,9 +73,27 @@ func signalArgs(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("%s takes no further argument %q", cmd.CommandPath(), args[3])
 	}
 	if !queue.IsName(args[1]) { // the same grammar
-		return fmt.Errorf("%q is no name of a signal", args[1])
+		return fmt.Errorf("%q is no name of %s", args[1], withArticle(what))
 	}
 	return checkRun(args[0])
+}
+
+func withArticle(noun string) string {
+	if strings.ContainsAny(noun[:1], "aeiou") {
+		return "an " + noun
+	}
+	return "a " + noun
+}
+
+// told is the body of what a run is told.
+func (a *app) told(args []string, file string) ([]byte, error) {
+	text := ""
+	if len(args) == 3 && args[2] == "-" {
+		file = "-"
+	} else if len(args) == 3 {
+		text = args[2]
+	}
+	return a.body(text, file, "the third argument", "{}")
 }
 
 func (s *signaller) send(ctx context.Context) error {

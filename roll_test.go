@@ -13,7 +13,7 @@ import (
 
 // TestARolledRun goes on after its older records were removed and Redis has
 // lost everything: nothing is performed again, its log is whole, its start is a
-// duplicate; and what would need those records is refused.
+// duplicate.
 func TestARolledRun(t *testing.T) {
 	t.Parallel()
 	f := realServers(t)

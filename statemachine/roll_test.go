@@ -65,13 +65,18 @@ func write(t *testing.T, d *sm.Definition, n int, text func(rev int) string, loo
 		if o, err := f.Apply(e); err != nil || o != sm.Applied {
 			t.Fatalf("Apply = %v, %v", o, err)
 		}
-		s := seal(t, f)
+		s, err := f.Seal()
+		if err != nil {
+			t.Fatal(err)
+		}
 		again, err := sm.Decode(s.Bytes)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := d.Refold(r, again, nil); err != nil {
-			t.Fatal(err)
+		if again.Rolls() || rev%10 == 0 {
+			if err := d.Refold(r, again, nil); err != nil {
+				t.Fatal(err)
+			}
 		}
 		r = &sm.Stored{Record: again, Seq: uint64(10 * rev), Bytes: s.Bytes}
 		look(r)

@@ -83,6 +83,7 @@ type chaosFigures struct {
 	LateP99    float64        `json:"timers_late_p99_ms"`
 	Recovery   float64        `json:"longest_recovery_s"` // from the end of a fault to the next call of the sink
 	Healed     float64        `json:"healed_s"`           // from the last fault to the end of the last run
+	Again      int            `json:"ends_told_again"`
 	Lost       int            `json:"lost"`
 	Duplicates int            `json:"duplicates"`
 	Forks      int            `json:"forks"`

@@ -415,3 +415,40 @@ func TestApprovalsAtOnce(t *testing.T) {
 		t.Errorf("%s, %+v, %v", r.Status, c, err)
 	}
 }
+
+// TestApprovalAmongBranches: what the other branches came to may lie in blobs,
+// and is read for the answer that decides; that is no reason to refuse it.
+func TestApprovalAmongBranches(t *testing.T) {
+	t.Parallel()
+	type both struct {
+		Letters  int          `json:"letters,omitempty"`
+		Decision *sm.Decision `json:"decision,omitempty"`
+	}
+	m := sm.New[both]("both", 1)
+	m.State("ask", sm.All(
+		sm.Branch("people", sm.Approve(sm.Approval{By: []string{"anna"}}, func(*both) int { return 1 }, func(b *both, d sm.Decision) { b.Decision = &d })),
+		sm.Branch("text", sm.Call(tick, func(*both) string { return "x" }, func(b *both, s string) { b.Letters = len(s) })),
+	)).Within(10*time.Hour, "late").Then("done")
+	m.Succeed("done")
+	m.Fail("late", "late")
+	d := m.Definitions()[0]
+	asked := begin(t, d, `{}`)
+	large, err := json.Marshal(strings.Repeat("x", 9000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := d.Begin(asked.Run, asked, env())
+	if o, err := f.Apply(sm.Event{Kind: sm.EventResult, Effect: asked.Pending[0].ID, Body: large, At: t1}); o != sm.Applied || err != nil {
+		t.Fatal(o, err)
+	}
+	s := seal(t, f)
+	s.Seq = asked.Seq + 1
+	f = d.Begin(s.Run, &s.Stored, env())
+	o, err := f.ApplyWith(saysOf(t, &s.Stored, "1", "anna", sm.Approved, t1), func(hash string) ([]byte, error) { return s.Blobs[hash], nil })
+	if o != sm.Applied || err != nil {
+		t.Fatal(o, err)
+	}
+	if r := seal(t, f); r.To != "done" || len(r.Replies) > 0 || !strings.Contains(string(r.Data), `"letters":9000`) || !strings.Contains(string(r.Data), `"approve"`) {
+		t.Errorf("in %s with %s, replies %+v", r.To, r.Data, r.Replies)
+	}
+}

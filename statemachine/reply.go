@@ -55,7 +55,7 @@ func (f *Fold) refused(e *Event, c *Cause) {
 }
 
 // asked carries out a command that asks for an answer. What the machine cannot
-// do is refused, and changes nothing.
+// do is refused, and changes nothing. The only error is a *BlobsError.
 func (f *Fold) asked(e *Event, do func() error) error {
 	before := f.post
 	err := do()

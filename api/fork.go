@@ -164,7 +164,11 @@ func (b *branch) read(ctx context.Context) error {
 			b.at = r
 		}
 		if b.at != nil {
-			b.gathered.Add(r.Record)
+			whole, err := b.resolved(ctx, r.Record)
+			if err != nil {
+				return err
+			}
+			b.gathered.Add(whole)
 		}
 		b.last = r
 	}
@@ -194,6 +198,26 @@ func (b *branch) read(ctx context.Context) error {
 	}
 	b.fork = k
 	return nil
+}
+
+// resolved returns a record with what a person said of effects in full: that
+// lies in the command, and a large command in a blob.
+func (b *branch) resolved(ctx context.Context, r *statemachine.Record) (*statemachine.Record, error) {
+	whole := *r
+	whole.Events = slices.Clone(r.Events)
+	for i := range whole.Events {
+		e := &whole.Events[i]
+		ref, ok := statemachine.AsBlobRef(e.Body)
+		if !ok || e.Kind != statemachine.EventResolve {
+			continue
+		}
+		body, err := b.answers.Blobs.Get(ctx, b.q.ID, ref.Hash)
+		if err != nil {
+			return nil, fmt.Errorf("copy from run %q: %w", b.q.ID, err)
+		}
+		e.Body = body
+	}
+	return &whole, nil
 }
 
 func pendingOf(r *statemachine.Record, id string) *statemachine.Pending {
@@ -289,7 +313,11 @@ func (b *branch) outcomes(ctx context.Context) error {
 	if len(b.gathered.Answers) == 0 {
 		return nil
 	}
-	for _, one := range b.gathered.Answers {
+	for i := range b.gathered.Answers {
+		one := &b.gathered.Answers[i]
+		if err := b.refer(one); err != nil {
+			return err
+		}
 		if err := b.copy(ctx, one.Body); err != nil {
 			return err
 		}
@@ -303,6 +331,20 @@ func (b *branch) outcomes(ctx context.Context) error {
 	}
 	b.fork.Origin.Answers = statemachine.BlobHash(all)
 	return b.put(b.fork.Origin.Answers, all)
+}
+
+// refer stores a large result as a blob: one that a person said stood in the
+// command.
+func (b *branch) refer(one *statemachine.Recalled) (err error) {
+	if len(one.Body) <= statemachine.MaxInline {
+		return nil
+	}
+	ref := statemachine.BlobRef{Hash: statemachine.BlobHash(one.Body), Size: len(one.Body)}
+	if err := b.put(ref.Hash, one.Body); err != nil {
+		return err
+	}
+	one.Body, err = json.Marshal(ref)
+	return err
 }
 
 // copy copies the blob that a value refers to, if it does.

@@ -198,6 +198,10 @@ func (f *Fold) fail(p *Pending, c Cause) {
 // to its end; only an Undo that fails parks it, and what can be undone and nobody
 // knows whether it was done.
 func (f *Fold) giveUp(e *Event, p Pending, c Cause) error {
+	if c.Class == ClassUnconfirmed && f.rec.Ending == nil && p.Undoes == "" {
+		f.unconfirmed(p.ID, c)
+		return nil
+	}
 	if p.Undoes != "" || p.Tells != "" || f.rec.Ending != nil && p.CanUndo && c.Class == ClassInDoubt {
 		return f.park(p.ID, c)
 	}
@@ -206,10 +210,6 @@ func (f *Fold) giveUp(e *Event, p Pending, c Cause) error {
 		s := &step{f: f, cause: e.ID}
 		s.inherit(p)
 		return s.unwind()
-	}
-	if c.Class == ClassUnconfirmed {
-		f.unconfirmed(p.ID, c)
-		return nil
 	}
 	n := f.d.byName[c.State]
 	if n != nil && f.goesOn(n, p, c.Class) {

@@ -218,27 +218,29 @@ func (a *Answering) Add(r *Record) {
 // event takes what an event says of an effect. A failure is an outcome only if
 // the effect is not waited for any more.
 func (a *Answering) event(e *Event, r *Record) {
-	one, ok := a.asked[e.Effect]
+	effect, body := e.Effect, e.Body
+	if e.Kind == EventResolve { // a command names the effect in its body
+		c, err := ParseCommand(e.Kind, e.Body)
+		if err != nil { // it was checked before it was recorded
+			return
+		}
+		effect, body = c.Effect, c.Result
+	}
+	one, ok := a.asked[effect]
 	if !ok {
 		return
 	}
 	for i := range r.Pending {
-		if r.Pending[i].ID == e.Effect {
+		if r.Pending[i].ID == effect {
 			return
 		}
 	}
-	delete(a.asked, e.Effect)
+	delete(a.asked, effect)
 	switch e.Kind {
-	case EventResult, EventCallback, EventFailure, EventLapse:
-		if one.Body, one.Cause = e.Body, e.Cause; one.Cause != nil {
+	case EventResult, EventCallback, EventFailure, EventLapse, EventResolve:
+		if one.Body, one.Cause = body, e.Cause; one.Cause != nil {
 			one.Body = nil
 		}
-	case EventResolve:
-		c, err := ParseCommand(e.Kind, e.Body)
-		if err != nil { // a large one is a blob: it is not answered, but asked again
-			return
-		}
-		one.Body = c.Result
 	default:
 		return
 	}
@@ -266,9 +268,9 @@ func (f *Fold) confirm(c Command) {
 }
 
 // unconfirmed has a person asked whether an effect of a fork may be performed. It was
-// not given up on: there is no letter.
+// not given up on: there is no letter. One that tells approvers parks no run.
 func (f *Fold) unconfirmed(id string, c Cause) {
-	if f.rec.Status != StatusPaused {
+	if f.rec.Status != StatusPaused && f.pending(id).Tells == "" {
 		f.rec.Status, f.rec.Cause = StatusParked, &c
 	}
 	f.replace(id, func(p *Pending) {

@@ -297,3 +297,43 @@ func TestForkStartsNoChild(t *testing.T) {
 		t.Errorf("confirmed: %+v", on.Record)
 	}
 }
+
+// TestAnswersOfAPerson: what a person said an effect came to is what it came
+// to; a fork that performs what the original did not ask has it, too.
+func TestAnswersOfAPerson(t *testing.T) {
+	t.Parallel()
+	d := orders().Definitions()[0]
+	asked := play(t, d, "o", startEvent(`{"id":"o1","total":12}`), nil)[0]
+	p := asked.Pending[0]
+	parked := foldOne(t, d, "o", asked, sm.Event{Kind: sm.EventFailure, Effect: p.ID, Try: 1, Cause: &sm.Cause{Class: "http"}}, inline)
+	said := foldOne(t, d, "o", parked, commandEvent(sm.EventResolve, "s", sm.Command{Effect: p.ID, Result: json.RawMessage(`{"ok":true}`)}), inline)
+	var a sm.Answering
+	for _, r := range []*sm.Stored{asked, parked, said} {
+		a.Add(r.Record)
+	}
+	want := []sm.Recalled{{Spot: "/0:pay:1", Print: p.Print, Body: json.RawMessage(`{"ok":true}`)}}
+	if diff := cmp.Diff(want, a.Answers); diff != "" {
+		t.Errorf("answers (-want +got):\n%s", diff)
+	}
+}
+
+// TestForkAsksBeforeItTells: approvers are not told of a fork before a person
+// says so, without a letter; the approval waits all the same.
+func TestForkAsksBeforeItTells(t *testing.T) {
+	t.Parallel()
+	d := pleas()
+	r := pleaStart(t, d, sm.Approval{By: []string{"anna"}})
+	f := play(t, d, "f", forkEvent(t, r.Record, nil), nil)[0]
+	p := f.Pending[0]
+	held := foldOne(t, d, "f", f, sm.Event{Kind: sm.EventFailure, Effect: p.ID, Try: 1, Cause: &sm.Cause{Class: sm.ClassUnconfirmed, Message: "it is new"}}, inline)
+	if !held.Pending[0].Unconfirmed() || held.Status != sm.StatusRunning || len(held.Outbox) > 0 {
+		t.Errorf("the fork is %s: %+v, outbox %+v", held.Status, held.Pending, held.Outbox)
+	}
+	on := foldOne(t, d, "f", held, commandEvent(sm.EventConfirm, "c", sm.Command{}), inline)
+	if p := on.Pending[0]; p.Place != sm.Queued || p.Tells == "" || outboxOf(on) != "effect" {
+		t.Errorf("confirmed: %+v, outbox %s", on.Pending, outboxOf(on))
+	}
+	if done := foldOne(t, d, "f", held, saysOf(t, held, "1", "anna", sm.Approved, t1), inline); done.To != "act" || done.Pending[0].Effect != goAhead.Name() {
+		t.Errorf("decided: %s, %+v", done.To, done.Pending)
+	}
+}

@@ -174,12 +174,15 @@ func TestDiffOfMany(t *testing.T) {
 }
 
 // A fork is compared with its original from where it was forked, whichever is
-// named first.
+// named first, and however often the original had rolled.
 func TestDiffOfAFork(t *testing.T) {
 	t.Parallel()
 	d, _ := parcels().Definition("parcel", 1)
 	w := newTwin(t)
 	w.goes(d, "a", started(`{"weight":1}`), 7, 100)
+	for _, r := range w.of("a")[1:] {
+		r.Epoch = 3
+	}
 	k, err := w.of("a")[1].Fork()
 	if err != nil {
 		t.Fatal(err)

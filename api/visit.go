@@ -11,7 +11,6 @@ import (
 
 // place is what two runs have in common: the n-th visit of a state.
 type place struct {
-	epoch int
 	state string
 	visit int
 }
@@ -71,7 +70,7 @@ func (s *side) visits(ctx context.Context) iter.Seq2[*visit, error] {
 				yield(nil, fmt.Errorf("run %q: its first records are gone: the oldest is revision %d", s.last.Run, r.Rev))
 				return
 			}
-			at := place{r.Epoch, r.Frames[0].State, r.Frames[0].Visit}
+			at := place{r.Frames[0].State, r.Frames[0].Visit}
 			if first {
 				v = begin(at, r)
 			}

@@ -29,13 +29,14 @@ func (a *app) signalCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "signal <id> <name> [<json>|-]",
 		Short: "Tell a run something",
-		Long: `Tell a run something from outside, such as an approval. The body is JSON: an
-argument, a file, or standard input ("-"); without one it is {}.
+		Long: `Tell a run something from outside, such as that a payment has come; what people
+decide goes by pawl approval. The body is JSON: an argument, a file, or standard input
+("-"); without one it is {}.
 
 The same --id is applied once. With no worker alive the signal is stored, and the
 first worker that starts delivers it.`,
-		Example: `  pawl run signal inv-4412 approve '{"by":"jo"}'
-  jq -n '{ok: true}' | pawl run signal inv-4412 approve - --id approval-7`,
+		Example: `  pawl run signal k1 go '{"by":"jo"}'
+  jq -n '{ok: true}' | pawl run signal k1 go - --id go-7`,
 		Args: tellArgs("signal"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			body, err := a.told(args, s.file)

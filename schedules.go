@@ -49,7 +49,7 @@ func startScheduled(ctx context.Context, _ string, f schedule.Firing) (schedule.
 		switch r, err := c.Get(ctx, f.After, 0); {
 		case errors.Is(err, client.ErrNotFound):
 		case err != nil:
-			return schedule.Fired{}, err
+			return schedule.Fired{}, away(err)
 		case !r.Status.Ended():
 			return schedule.Fired{Outcome: schedule.Busy}, nil
 		}
@@ -60,8 +60,19 @@ func startScheduled(ctx context.Context, _ string, f schedule.Firing) (schedule.
 		input = f.Input
 	}
 	_, err = c.Start(ctx, f.Machine, input, o)
-	if errors.Is(err, client.ErrConflict) || errors.Is(err, client.ErrRefused) {
-		return schedule.Fired{Outcome: schedule.Refused, Error: err.Error()}, nil
+	for _, refusal := range []error{client.ErrConflict, client.ErrRefused, client.ErrTooLarge, client.ErrInvalid, client.ErrDenied} {
+		if errors.Is(err, refusal) {
+			return schedule.Fired{Outcome: schedule.Refused, Error: err.Error()}, nil
+		}
 	}
-	return schedule.Fired{Outcome: schedule.Started}, err
+	return schedule.Fired{Outcome: schedule.Started}, away(err)
+}
+
+// away says of an error that nobody was there to take the start: that is no
+// failure of the schedule, and spends no attempt.
+func away(err error) error {
+	if errors.Is(err, client.ErrUnavailable) {
+		return statemachine.Untried("unavailable", err)
+	}
+	return err
 }

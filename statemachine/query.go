@@ -52,7 +52,7 @@ func (d *Definition) Query(r *Stored, name string) (answer json.RawMessage, err 
 		if len(d.queries) > 0 {
 			has = "has " + strings.Join(d.Queries(), ", ")
 		}
-		return nil, fmt.Errorf("%w: machine %s version %d %s, and not %q", ErrNoQuery, d.Name, d.Version, has, trim(name, 64))
+		return nil, fmt.Errorf("%w: machine %s version %d %s: %q is unknown", ErrNoQuery, d.Name, d.Version, has, trim(name, 64))
 	}
 	f := d.Begin(r.Run, r, Env{Now: r.At})
 	if err := errors.Join(f.err, f.fits()); err != nil {

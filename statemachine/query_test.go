@@ -44,7 +44,7 @@ func TestQuery(t *testing.T) {
 		t.Errorf("sum = %s, %v", got, err)
 	}
 	for name, says := range map[string]string{
-		"items": "only handlers have its items", "much": "answer of a query", "none": "unsupported type", "total": `has sum, items, much, none, and not "total"`,
+		"items": "only handlers have its items", "much": "answer of a query", "none": "unsupported type", "total": `has sum, items, much, none: "total" is unknown`,
 	} {
 		if got, err := d.Query(&sealed.Stored, name); err == nil || !strings.Contains(err.Error(), says) || got != nil || errors.Is(err, sm.ErrNoQuery) != (name == "total") {
 			t.Errorf("%s = %s, %v, want an error with %q", name, got, err, says)

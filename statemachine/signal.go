@@ -132,7 +132,7 @@ func (d *Definition) Signals() (names []string, open bool) {
 // ClassUnknownSignal or ClassInvalidInput.
 func (d *Definition) CheckSignal(name string, body json.RawMessage) error {
 	if names, open := d.Signals(); !open && !slices.Contains(names, name) {
-		return &FaultError{Class: ClassUnknownSignal, Err: fmt.Errorf("machine %s version %d takes %s, and not %q", d.Name, d.Version, listed("signal", names), trim(name, maxName))}
+		return &FaultError{Class: ClassUnknownSignal, Err: fmt.Errorf("machine %s version %d takes %s: %q is unknown", d.Name, d.Version, listed("signal", names), trim(name, maxName))}
 	}
 	return d.fits(name, body)
 }

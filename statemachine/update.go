@@ -58,7 +58,7 @@ func (d *Definition) CheckUpdate(name string, body json.RawMessage) error {
 func (d *Definition) update(name string, body json.RawMessage) (*update, error) {
 	at := slices.IndexFunc(d.updates, func(u update) bool { return u.name == name })
 	if at < 0 {
-		return nil, &FaultError{Class: ClassUnknownUpdate, Err: fmt.Errorf("machine %s version %d has %s, and not %q", d.Name, d.Version, listed("update", d.Updates()), trim(name, maxName))}
+		return nil, &FaultError{Class: ClassUnknownUpdate, Err: fmt.Errorf("machine %s version %d has %s: %q is unknown", d.Name, d.Version, listed("update", d.Updates()), trim(name, maxName))}
 	}
 	u := &d.updates[at]
 	if err := u.fits(payload(body)); err != nil {

@@ -85,7 +85,7 @@ func TestUpdate(t *testing.T) {
 		{"spend", `{"for":"secret"}`, "not_for_you", "you may not have it"},
 		{"spend", `{"for":"panic"}`, sm.ClassPanic, "no such thing"},
 		{"spend", `{"amount":"much"}`, sm.ClassInvalidInput, "field amount: string given where int is expected"},
-		{"save", `{}`, sm.ClassUnknownUpdate, `has update spend, print, and not "save"`},
+		{"save", `{}`, sm.ClassUnknownUpdate, `has update spend, print: "save" is unknown`},
 		{"print", `9000`, sm.ClassTooLarge, "answer of 9002 bytes exceeds the limit"},
 	} {
 		r = next(t, d, r, updateEvent("no-"+tt.class, tt.name, tt.input))
@@ -202,7 +202,7 @@ func TestSignalsAreCheckedAtTheDoor(t *testing.T) {
 	}{
 		{d, "close", `true`, "", ""},
 		{d, "close", `"no"`, sm.ClassInvalidInput, "signal close: string given where bool is expected"},
-		{d, "nosuch", `true`, sm.ClassUnknownSignal, `machine purse version 1 takes signal again, close, and not "nosuch"`},
+		{d, "nosuch", `true`, sm.ClassUnknownSignal, `machine purse version 1 takes signal again, close: "nosuch" is unknown`},
 		{open, "nosuch", `true`, "", ""},
 	} {
 		if err := tt.d.CheckSignal(tt.name, json.RawMessage(tt.body)); sm.ClassOf(err) != tt.class || tt.say != "" && !strings.Contains(err.Error(), tt.say) {

@@ -39,6 +39,7 @@ func TestForkOfAFleet(t *testing.T) {
 		{"no such type", "run fork a --at 2 --set at=soon", 1, "", `the fork is refused: invalid_input in state perform: field at: string given where int is expected`},
 		{"no version", "run fork a --at 2 --machine-version 9", 1, "", `run "a" is of machine kitchensink: its version 9: no such machine here`},
 		{"all are replayed the same", "run replay same other bold", 0, "RUN ", "3 runs replayed: 0 differ, 0 could not be\n"},
+		{"none is selected", "run replay --machine nosuch", 1, "", "no run is selected: nothing was checked"},
 	}
 	for _, s := range steps {
 		got := pawlWith(t, "", map[string]string{"PAWL_NATS_URL": url, "USER": "jo"}, strings.Fields(s.args)...)

@@ -22,7 +22,7 @@ func TestQueryARun(t *testing.T) {
 		t.Errorf("query -o json = %+v", got)
 	}
 	for args, says := range map[string]string{
-		"k nosuch":        `no such query: machine kitchensink version 4 has progress, and not "nosuch"`,
+		"k nosuch":        `no such query: machine kitchensink version 4 has progress: "nosuch" is unknown`,
 		"nosuch progress": `run "nosuch": not found`,
 		"k":               "pawl run query needs <name>",
 	} {

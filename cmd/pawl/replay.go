@@ -41,7 +41,7 @@ go on from their records, whatever this says.
 
 For a machine that this build does not have, a worker is asked. A deploy is checked against what
 has really happened by the new build of pawl and --machine: exit code 8 if a run comes out differently,
-1 if one could not be replayed.`,
+1 if one could not be replayed, or none is selected.`,
 		Example: `  pawl run replay report-4412
   pawl run replay --machine invoice --since 2d
   pawl run replay --where customer=customer-17 -o json | jq '.[] | select(.change)'`,
@@ -210,6 +210,8 @@ func (r *replay) end(array *cli.Array, table *cli.Table) error {
 	}
 	fmt.Fprintln(r.Stderr, r.sum())
 	switch {
+	case r.done == 0: // a deploy is not checked by nothing
+		return errors.New("no run is selected: nothing was checked")
 	case r.differ > 0:
 		return &cli.Error{Err: cli.ErrSilent, Code: exitDiffers}
 	case r.not > 0:

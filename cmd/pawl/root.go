@@ -14,6 +14,16 @@ type app struct {
 	user userName // as whom the control API is asked; "" is nobody in particular
 }
 
+// User is who speaks: who --as names, else who uses this machine. The control
+// API believes permissions only; without one, and where no worker answers, it is
+// who says so.
+func (a *app) User() string {
+	if a.user != "" {
+		return string(a.user)
+	}
+	return a.Tool.User()
+}
+
 // userName is the value of --as: one token of a subject, or "".
 type userName string
 

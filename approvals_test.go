@@ -111,6 +111,7 @@ func (b *bids) rows(approver string, from api.Source) (rows []string) {
 // People are asked, found by who is to decide, and decide once, whoever asks
 // again and whatever dies; what nobody may say is refused with its cause.
 func TestPeopleDecideOnce(t *testing.T) {
+	t.Parallel()
 	b := askPeople(t)
 	stop := b.work(b.catalog())
 	for i, by := range []string{`["anna"]`, `["anna","bert"]`, `["bert"]`} {
@@ -216,6 +217,7 @@ func TestPeopleDecideOnce(t *testing.T) {
 // Of many approvers who answer at the same time each is told what became of
 // it: the quorum decides, the others come too late.
 func TestApproversAnswerAtOnce(t *testing.T) {
+	t.Parallel()
 	b := askPeople(t)
 	b.work(b.catalog())
 	var by []string
@@ -257,6 +259,7 @@ func TestApproversAnswerAtOnce(t *testing.T) {
 
 // What became of an approval whose time was over is told.
 func TestAnswersAfterTheDeadline(t *testing.T) {
+	t.Parallel()
 	b := askPeople(t)
 	b.work(b.catalog())
 	b.start("bid", "b", `{"by":["anna"],"quorum":1,"wait":"300ms"}`)

@@ -18,6 +18,7 @@ var (
 // NATS and Redis go away under load, and come back, Redis empty: no attempt is
 // spent, nothing is dead-lettered, and all runs end.
 func TestServersAwayUnderLoad(t *testing.T) {
+	t.Parallel()
 	o := embedded.Options{Dir: t.TempDir(), NATSListen: freeAddr(t), RedisListen: freeAddr(t)}
 	s, err := embedded.Start(t.Context(), o)
 	if err != nil {

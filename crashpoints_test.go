@@ -130,15 +130,15 @@ func (c *crashed) first(point, action string) *process {
 	case "line.put": // starts stand in line where few are in hand
 		own["PAWL_WORKER_IN_FLIGHT"] = "4"
 	case "sweep.claimed", "sweep.appended": // somebody died before it called what it had asked for
-		c.load()
+		c.loadCalls() // no other run is in its first batch
 		dead := startBinary(c.t, path, env(c.env, map[string]string{"PAWL_CRASH": "turn.committed:exit"}))
 		<-dead.done
 	}
 	return startBinary(c.t, path, env(c.env, own))
 }
 
-// load starts runs of all kinds, and one start that is refused.
-func (c *crashed) load() {
+// loadCalls starts the runs that call the sink step by step, once.
+func (c *crashed) loadCalls() {
 	if c.runs > 0 {
 		return
 	}
@@ -154,6 +154,13 @@ func (c *crashed) load() {
 		}
 		c.start("kitchensink", fmt.Sprintf("calls-%d", i), `{"steps":[`+strings.Join(steps, ",")+`]}`)
 	}
+	c.runs = crashCalls + 4 // and those of load, with a child
+}
+
+// load starts runs of all kinds, and one start that is refused.
+func (c *crashed) load() {
+	c.loadCalls()
+	url := c.sink.URL
 	var fan []string
 	for j := range crashFan {
 		fan = append(fan, fmt.Sprintf(`{"do":"http.post","input":{"url":%q,"body":"fan/%d"}}`, url, j))
@@ -162,7 +169,6 @@ func (c *crashed) load() {
 	c.start("kitchensink", "waits", `{"steps":[{"sleep":"100ms"},{"await":"go","timeout":"1h"},{"do":"noop"}]}`)
 	c.start("kitchensink", "parent", `{"steps":[{"child":{"machine":"kitchensink","input":{"steps":[{"do":"noop"}]}}},{"do":"noop"}]}`)
 	c.start("kitchensink", "refused", `{"steps":7}`)
-	c.runs = crashCalls + 4 // and the child
 }
 
 // meets waits until the first worker has reached the point.

@@ -29,6 +29,7 @@ func (v *vigils) startAt(run, input string, at time.Time) {
 // the broker's clock, though workers stop and Redis forgets meanwhile. One is
 // cancelled before.
 func TestStartsThatBeginLater(t *testing.T) {
+	t.Parallel()
 	v := keepVigil(t)
 	stop := v.work(v.catalog())
 	const n = 30

@@ -38,6 +38,7 @@ func (v *vigils) timers() []string {
 // TestSchedulesGoWithTheirWaits ends waits before their time: of their state, of
 // their run, and by a cancel. Their schedules are gone long before they are due.
 func TestSchedulesGoWithTheirWaits(t *testing.T) {
+	t.Parallel()
 	v := keepVigil(t)
 	v.work(v.catalog())
 	const n = 20
@@ -70,6 +71,7 @@ func TestSchedulesGoWithTheirWaits(t *testing.T) {
 // does: of a run that ended, of a try before, and of a run that is gone. The
 // sweeper takes them away, and no other.
 func TestTheSweeperDisarms(t *testing.T) {
+	t.Parallel()
 	v := keepVigil(t)
 	stop := v.work(v.catalog())
 	v.start("vigil", "over", `{"nap":"0s","wait":"1ms"}`)

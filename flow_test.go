@@ -97,6 +97,7 @@ func (s *counter) calls() int {
 // key, hold over all workers, also when one of them is killed; what waits
 // spends no attempt, and all of it is performed.
 func TestConcurrencyIsKeptByAllWorkers(t *testing.T) {
+	t.Parallel()
 	f := realServers(t)
 	s := newCounter(t, 150*time.Millisecond)
 	workers := f.configured(3, "effects: {limits: {http.post: {concurrency: 6, per_key: 2}}}")

@@ -75,7 +75,7 @@ func TestForkPerformsNothingAgain(t *testing.T) {
 	if same.Outcome != api.OutcomeCreated || same.Origin != (api.Origin{Run: "original", Revision: at}) {
 		t.Errorf("forked: %+v", same)
 	}
-	if r := f.ended("same"); r.Status != statemachine.StatusSucceeded || r.V != statemachine.FormatVersion {
+	if r := f.ended("same"); r.Status != statemachine.StatusSucceeded || r.V < 5 {
 		t.Errorf("the fork with the same data: %s", describe(r))
 	}
 	if got, want := f.results("same"), f.results("original"); len(want) != 5 || !slices.Equal(got, want) {

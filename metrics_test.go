@@ -126,7 +126,11 @@ func TestMetricsOfAFleetAreThoseOfTheTable(t *testing.T) {
 	}
 	const runs = 20
 	for i := range runs {
-		f.start("kitchensink", fmt.Sprintf("run-%d", i), `{"steps":[{"do":"noop","repeat":2},{"do":"noop","place":"queued"}]}`)
+		roll := ""
+		if i == 0 {
+			roll = `,{"continue_as_new":true}`
+		}
+		f.start("kitchensink", fmt.Sprintf("run-%d", i), `{"steps":[{"do":"noop","repeat":2},{"do":"noop","place":"queued"}`+roll+`]}`)
 	}
 	f.start("kitchensink", "parked", `{"steps":[{"do":"http.post","input":{"url":"http://127.0.0.1:1/"}}]}`)
 	f.start("foreign", "orphan", `{}`)

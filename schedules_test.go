@@ -30,6 +30,7 @@ func (v *vigils) scheduled(run string) schedule.Schedule {
 // Redis forgets: one for each time, none before it and none left out. It is
 // paused, resumed, told to start one, and cancelled.
 func TestASchedule(t *testing.T) {
+	t.Parallel()
 	v := keepVigil(t)
 	catalog := func() *statemachine.Catalog { return pawl.Schedules(v.catalog()) }
 	stop := v.work(catalog())

@@ -48,7 +48,8 @@ func served(t *testing.T, opts ...pawl.Option) *apiFleet {
 	m.State("work", statemachine.Call(gate, func(g *gated) int { return g.Done }, func(g *gated, s string) {
 		g.Done++
 		g.Output.Append(s)
-	})).Visits(10_000, "failed").When(func(g *gated) bool { return g.Done < g.N }, "work").Then("done")
+	})).Visits(10_000, "failed").When(func(g *gated) bool { return g.Done < g.N }, "work").When(func(g *gated) bool { return g.N < 0 }, "asked").Then("done")
+	m.State("asked", statemachine.Signal("decision", func(*gated, struct{ Yes bool }) {})).Forever().Then("done")
 	m.Succeed("done")
 	m.Fail("failed", "too_many")
 	c := new(statemachine.Catalog).Add(m)
@@ -487,6 +488,7 @@ func TestControlAPIAuthorises(t *testing.T) {
 // A thousand reads while two hundred waits hang are all answered, and a stop
 // answers the waits.
 func TestControlAPIReadsWhileWaitsHang(t *testing.T) {
+	t.Parallel()
 	f := served(t)
 	const waits, reads = 200, 1000
 	for i := range waits {

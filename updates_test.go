@@ -79,6 +79,7 @@ func TestManyUpdatesWhileAWorkerDies(t *testing.T) {
 // Who sends an update is told what became of it: no such run, no such update,
 // what does not fit, what the machine refuses, an end, and nobody there.
 func TestUpdatesAreAnsweredOrRefused(t *testing.T) {
+	t.Parallel()
 	f := &apiFleet{fleet: realServers(t)}
 	worker := startProcess(t, f.env)
 	f.start("kitchensink", "u", `{"steps":[{"await":"go"}]}`)

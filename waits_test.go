@@ -111,6 +111,7 @@ func (v *vigils) neverEarly(run string) {
 // Runs sleep while workers stop, Redis forgets, and their timers are lost: each
 // is woken once, never before its time.
 func TestSleepersWakeOnce(t *testing.T) {
+	t.Parallel()
 	v := keepVigil(t)
 	stop := v.work(v.catalog())
 	const n = 100
@@ -152,6 +153,7 @@ func TestSleepersWakeOnce(t *testing.T) {
 // A signal is taken once, whenever it comes: before its run, before the wait,
 // in it, twice, and while no worker lives.
 func TestSignalsAreTakenOnce(t *testing.T) {
+	t.Parallel()
 	v := keepVigil(t)
 	stop := v.work(v.catalog())
 	v.signal("unborn", "s", `"before its run"`)
@@ -188,6 +190,7 @@ func TestSignalsAreTakenOnce(t *testing.T) {
 // A run whose machine cannot go on when its time has come is parked, with a
 // letter; a build that can goes on with it once it is redriven.
 func TestAWaitIsRedriven(t *testing.T) {
+	t.Parallel()
 	v := keepVigil(t)
 	v.work(v.catalog())
 	v.broken.Store(true)
@@ -217,6 +220,7 @@ type swollen struct {
 // A timer whose record would be too large parks its run, with one letter; a
 // build that says less goes on with it once it is redriven.
 func TestATimerWithoutRoom(t *testing.T) {
+	t.Parallel()
 	v := keepVigil(t)
 	var brief atomic.Bool
 	catalog := func() *statemachine.Catalog {

@@ -68,7 +68,7 @@ func TestCrashPoints(t *testing.T) {
 			}
 			t.Run(point+" "+action, func(t *testing.T) {
 				t.Parallel()
-				c := newCrashed(t, strings.HasPrefix(point, "sweep."))
+				c := newCrashed(t, point == "sweep.claimed" || point == "sweep.appended")
 				first := c.first(point, strings.Replace(action, "lost", "exit", 1))
 				c.load()
 				c.meets(point)
@@ -81,7 +81,7 @@ func TestCrashPoints(t *testing.T) {
 				case "exit":
 					<-first.done
 				case "stop":
-					<-time.After(2 * c.wait) // the rest of the fleet goes on without it
+					<-time.After(c.wait + 700*time.Millisecond) // the rest of the fleet goes on without it
 					_ = first.cmd.Process.Signal(syscall.SIGCONT)
 				}
 				c.finish(action)
@@ -98,7 +98,7 @@ func TestCrashPoints(t *testing.T) {
 func newCrashed(t *testing.T, long bool) *crashed {
 	wait := 700 * time.Millisecond
 	if long {
-		wait = 4 * time.Second
+		wait = 12 * time.Second
 	}
 	n := natstest.One(t)
 	url := n.URL()

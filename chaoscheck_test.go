@@ -79,6 +79,9 @@ func (c *chaos) check() {
 	for _, n := range ends {
 		f.Again += n - 1 // as after any crash that a deduplication window does not cover
 	}
+	if *chaosFor == 0 && f.Again > 0 {
+		c.t.Errorf("%d ends were told again", f.Again)
+	}
 	if len(ends) != len(all) {
 		c.t.Errorf("%d ends were told, want %d", len(ends), len(all))
 	}

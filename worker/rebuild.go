@@ -22,9 +22,6 @@ const (
 	// rebuilders is how many partitions are read and written at once: while
 	// one waits for HISTORY, another does for Redis.
 	rebuilders = 2
-	// toldAfter is how long after its end a run is tried to be told of: as long as
-	// the broker knows one that it was told before.
-	toldAfter = 2 * time.Minute
 	// breath is between two partitions, for the runs that are under way.
 	breath = 2 * time.Millisecond
 )
@@ -85,9 +82,6 @@ func (w *Worker) rebuildPartition(ctx context.Context, partition int) (runs int,
 		if _, err := w.ports.Shadow.Save(ctx, saves); err != nil {
 			return w.shadowed(err)
 		}
-		if err := w.told(ctx, saves); err != nil {
-			return err
-		}
 		runs += len(saves)
 		w.metrics.rebuiltInSweep.Add(float64(len(saves)))
 		saves = saves[:0]
@@ -115,22 +109,6 @@ func (w *Worker) rebuildPartition(ctx context.Context, partition int) (runs int,
 		return runs, w.shadowed(err)
 	}
 	return runs, nil
-}
-
-// told notes of runs that are written again and ended a while ago that their
-// ends were told: else every end would be told again after each loss of Redis.
-// One that was not told still has a message that wakes it.
-func (w *Worker) told(ctx context.Context, saves []Save) error {
-	var hints []Hint
-	for _, s := range saves {
-		if r := s.Stored; r.Status.Ended() && time.Since(r.Time) > toldAfter {
-			hints = append(hints, Hint{Run: r.Run, Txid: r.Txid})
-		}
-	}
-	if len(hints) == 0 {
-		return nil
-	}
-	return w.shadowed(w.ports.Shadow.Flushed(ctx, hints))
 }
 
 // shadowed notes that Redis does not do what it should.

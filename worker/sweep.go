@@ -163,9 +163,6 @@ func (w *Worker) mendShadow(ctx context.Context, batch []*statemachine.Stored) e
 		w.trouble(onRedis, err)
 		return err
 	}
-	if err := w.told(ctx, saves); err != nil {
-		return err
-	}
 	w.metrics.found.copy.Add(float64(len(saves)))
 	w.metrics.rebuiltInSweep.Add(float64(len(saves)))
 	return nil
